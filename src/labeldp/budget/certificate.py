@@ -1,0 +1,104 @@
+"""The certificate: what was asked, what it cost, by which composition, under which adjacency, in which trust model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp.budget.epsilon import decimal_text
+from labeldp.budget.guarantee import Guarantee
+from labeldp.budget.ledger import Entry, Ledger
+
+FORMAT = "labeldp-certificate-1"
+NOT_PRIVATE = "NOT PRIVATE"
+
+ADJACENCY = (
+    "One label is replaced by another of the declared classes. Features, class list, row count, row order, row ids, which "
+    "labels are missing, partitions, groups and priors are public and not protected."
+)
+COMPOSITION = (
+    "Costs of queries on the same label add up, exactly; queries on disjoint labels cost what the dearest of them costs. "
+    "Queries may be chosen adaptively: a query past the budget of any of its labels is refused before anything is drawn."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """How labels belong to people: one person number per row of the dataset."""
+
+    person_of_row: NDArray[np.int64]
+    ledger_rows: NDArray[np.int64]
+
+    def summary(self, ledger: Ledger) -> dict[str, Any]:
+        spent = np.zeros(int(self.person_of_row.max()) + 1, dtype=np.int64)
+        np.add.at(spent, self.person_of_row, ledger.spent_by_row(self.ledger_rows))
+        return {
+            "people": len(spent),
+            "largest number of labels of one person": int(np.bincount(self.person_of_row).max()),
+            "largest epsilon of one person": decimal_text(int(spent.max()), 12),
+        }
+
+
+def certificate(ledger: Ledger, people: People | None = None) -> dict[str, Any]:
+    """Return the certificate of everything that a ledger has recorded, as JSON values."""
+    entries = ledger.entries()
+    queries = [_query(entry) for entry in entries if entry.body["kind"] == "charge"]
+    private = all(query["private"] for query in queries)
+    curator = any(query["trust"] == "curator" for query in queries)
+    spent, budget = ledger.spent(), ledger.budget()
+    stages = any(query["priors"] is not None for query in queries)
+    return {
+        "format": FORMAT,
+        "private": private,
+        **(
+            {} if private else {"stamp": f"{NOT_PRIVATE}: some noise came from a seeded generator and can be replayed."}
+        ),
+        "guarantee": _words(spent, curator),
+        "trust": "curator" if curator else "local",
+        "interaction": "curator" if curator else "sequentially interactive local" if stages else "local",
+        "unit": "per label, not per person" if people is None else "per label; people below",
+        **({} if people is None else {"people": people.summary(ledger)}),
+        "adjacency": ADJACENCY,
+        "composition": COMPOSITION,
+        "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
+        "raises": [_raise(entry) for entry in entries if entry.body["kind"] == "raise"],
+        "queries": queries,
+        "ledger": {"id": entries[0].body["ledger"], "entry": entries[-1].number, "hash": entries[-1].hash},
+    }
+
+
+def _words(spent: Guarantee, curator: bool) -> str:
+    if spent == Guarantee(0):
+        return "Nothing that depends on a label has been released."
+    trusted = "its owner and the label holder, who aggregated before adding noise" if curator else "its owner alone"
+    return f"Label differential privacy with {spent} for every label; each label was entrusted to {trusted}."
+
+
+def _query(entry: Entry) -> dict[str, Any]:
+    body = entry.body
+    request = body["request"]
+    return {
+        "entry": entry.number,
+        "query": request["query"],
+        "mechanism": request["mechanism"],
+        "epsilon": body["cost"]["epsilon"],
+        "delta": body["cost"]["delta"],
+        "realised_epsilon": body["realised_epsilon"],
+        "trust": body["trust"],
+        "labels asked": request["rows"]["count"],
+        "labels charged": len(entry.runs),
+        "priors": request["priors"],
+        "groups": request["groups"],
+        "source": body["source"],
+        "name": request["name"],
+        "private": request["private"],
+        "time": body["time"],
+    }
+
+
+def _raise(entry: Entry) -> dict[str, Any]:
+    return {"entry": entry.number, **{key: entry.body[key] for key in ("budget", "reason", "time")}}

@@ -1,0 +1,69 @@
+"""The front door of the command line: which commands exist, and how failures sound."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from labeldp import __version__
+from labeldp.errors import BudgetExhausted, LabelDPError
+
+COMMANDS = {
+    "certificate": "What a ledger has released, what it cost, and what that promises.",
+    "demo": "See the mechanisms at work on handwritten digits.",
+    "plan": "What each mechanism would give at an epsilon, before any label is touched.",
+    "privatize": "Turn a column of labels in a CSV or Parquet file into a noisy one.",
+    "vault": "Create, raise, inspect and verify a ledger.",
+}
+
+
+class LazyCommands(click.Group):
+    """Loads a command's module when the command is called, so that --help stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"labeldp.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="labeldp")
+def labeldp() -> None:
+    """Machine learning with label differential privacy: features are public, labels are not."""
+
+
+def main() -> None:
+    """Run a command; whatever goes wrong, no label is in what is printed."""
+    try:
+        labeldp(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("Stopped.", 1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BudgetExhausted as error:
+        _fail(str(error), 3)
+    except LabelDPError as error:
+        _fail(str(error), 1)
+    except KeyboardInterrupt:
+        _fail("Stopped.", 1)
+    except OSError as error:
+        _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'input or output'}", 1)
+    except Exception as error:  # a foreign message could quote a label
+        _fail(f"An unexpected {type(error).__name__} stopped the command.", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(code)

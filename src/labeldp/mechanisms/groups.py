@@ -1,0 +1,237 @@
+"""Public maps, row by row, from labels to groups: the compact form of almost every local mechanism.
+
+A map knows nothing of true labels. `OwnGroups` is shared by all rows, `Candidates` keeps one label per group and leaves the
+others in none, `DealtGroups` puts every label in a group. The sampler, the likelihood and the law are in `response`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp.errors import InvalidArgument
+
+Index = NDArray[np.int64]
+NO_GROUP = -1
+
+
+class Groups(ABC):
+    """A map from the labels of each row to groups 0 .. size - 1; NO_GROUP marks a label left out."""
+
+    kind: ClassVar[str]
+    single_labels: ClassVar[bool]  # whether every group holds exactly one label
+
+    n_rows: int
+    n_classes: int
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Index:
+        """The number of groups of each row."""
+
+    @property
+    @abstractmethod
+    def leaves_labels_out(self) -> NDArray[np.bool_]:
+        """Whether some label of the row is in no group."""
+
+    @abstractmethod
+    def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
+        """Return the group of every label, shape (len(index), n_classes), signed, NO_GROUP where there is none."""
+
+    def own(self, index: Index, labels: NDArray[Any]) -> Index:
+        """Return the group of one label per row."""
+        return self.assignment(index)[np.arange(len(index)), labels].astype(np.int64)
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a file must hold to rebuild the map on any machine."""
+
+    @classmethod
+    @abstractmethod
+    def join(cls, parts: Sequence[Any]) -> Groups:
+        """Put maps of consecutive rows together."""
+
+
+@dataclass(frozen=True)
+class OwnGroups(Groups):
+    """Every label is its own group, in every row."""
+
+    n_rows: int
+    n_classes: int
+
+    kind: ClassVar[str] = "own"
+    single_labels: ClassVar[bool] = True
+
+    @property
+    def sizes(self) -> Index:
+        return np.broadcast_to(np.int64(self.n_classes), self.n_rows)
+
+    @property
+    def leaves_labels_out(self) -> NDArray[np.bool_]:
+        return np.broadcast_to(np.False_, self.n_rows)
+
+    def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
+        return np.broadcast_to(np.arange(self.n_classes), (len(index), self.n_classes))
+
+    def own(self, index: Index, labels: NDArray[Any]) -> Index:  # noqa: ARG002 - every row is alike
+        return labels.astype(np.int64)
+
+    def labels_of(self, reports: NDArray[Any]) -> Index:
+        return reports.astype(np.int64)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    @classmethod
+    def join(cls, parts: Sequence[OwnGroups]) -> OwnGroups:
+        return cls(sum(part.n_rows for part in parts), parts[0].n_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates(Groups):
+    """Each row has a few candidate labels, each its own group in the order of the classes; the rest are in none.
+
+    `members` lists the candidates of all rows one after the other, `counts` says how many each row has.
+    """
+
+    members: NDArray[Any]
+    counts: Index
+    n_classes: int
+
+    kind: ClassVar[str] = "candidates"
+    single_labels: ClassVar[bool] = True
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return len(self.counts)
+
+    @property
+    def sizes(self) -> Index:
+        return self.counts
+
+    @cached_property
+    def _starts(self) -> Index:
+        return np.cumsum(self.counts) - self.counts
+
+    @property
+    def leaves_labels_out(self) -> NDArray[np.bool_]:
+        return self.counts < self.n_classes
+
+    def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
+        counts = self.counts[index]
+        row = np.repeat(np.arange(len(index)), counts)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        groups = np.full((len(index), self.n_classes), NO_GROUP, dtype=_signed(self.n_classes))
+        groups[row, self.members[np.repeat(self._starts[index], counts) + place]] = place
+        return groups
+
+    def own(self, index: Index, labels: NDArray[Any]) -> Index:
+        if len(index) != index[-1] - index[0] + 1:
+            return super().own(index, labels)
+        start, stop = self._starts[index[0]], self._starts[index[-1]] + self.counts[index[-1]]
+        corner = np.arange(len(index)) * self.n_classes
+        places = np.full(len(index) * self.n_classes, NO_GROUP, dtype=np.int32)  # one table of rows x labels, flat
+        places[np.repeat(corner, self.counts[index]) + self.members[start:stop]] = np.arange(
+            stop - start, dtype=np.int32
+        )
+        place = places[corner + labels].astype(np.int64)
+        return np.where(place == NO_GROUP, NO_GROUP, place - (self._starts[index] - start))
+
+    def labels_of(self, reports: NDArray[Any]) -> Index:
+        return self.members[self._starts + reports.astype(np.int64)].astype(np.int64)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"members": self.members, "counts": self.counts}
+
+    @classmethod
+    def join(cls, parts: Sequence[Candidates]) -> Candidates:
+        if len(parts) == 1:
+            return parts[0]
+        members, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("members", "counts"))
+        return cls(members, counts, parts[0].n_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class DealtGroups(Groups):
+    """Every label of every row is in one of a few groups: `groups[i, y]` is where label y of row i was dealt."""
+
+    groups: NDArray[Any]
+    counts: Index
+
+    kind: ClassVar[str] = "dealt"
+    single_labels: ClassVar[bool] = False
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return len(self.groups)
+
+    @property
+    def n_classes(self) -> int:  # type: ignore[override]
+        return int(self.groups.shape[1])
+
+    @property
+    def sizes(self) -> Index:
+        return self.counts
+
+    @property
+    def leaves_labels_out(self) -> NDArray[np.bool_]:
+        return np.broadcast_to(np.False_, self.n_rows)
+
+    def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
+        return self.groups[index].astype(_signed(int(self.counts.max(initial=1))))
+
+    def own(self, index: Index, labels: NDArray[Any]) -> Index:
+        return self.groups[index, labels].astype(np.int64)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"groups": self.groups, "counts": self.counts}
+
+    @classmethod
+    def join(cls, parts: Sequence[DealtGroups]) -> DealtGroups:
+        if len(parts) == 1:
+            return parts[0]
+        groups, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("groups", "counts"))
+        return cls(groups, counts)
+
+
+def groups_from(kind: str, n_rows: int, n_classes: int, arrays: Mapping[str, NDArray[Any]]) -> Groups:
+    """Rebuild a map from a file's arrays, checking them as one checks a stranger's file."""
+    groups: Groups
+    if kind == OwnGroups.kind:
+        return OwnGroups(n_rows, n_classes)
+    if kind == Candidates.kind:
+        groups = Candidates(arrays["members"], arrays["counts"], n_classes)
+        limit, table = n_classes, groups.members
+        whole = table.ndim == 1 and groups.counts.sum() == len(table)
+    elif kind == DealtGroups.kind:
+        groups = DealtGroups(arrays["groups"], arrays["counts"])
+        limit, table = int(groups.counts.max(initial=1)), groups.groups
+        whole = table.ndim == 2 and table.shape == (n_rows, n_classes) and (table.max(axis=1) < groups.counts).all()
+    else:
+        raise InvalidArgument(f"unknown kind of groups {kind!r}: written by a newer labeldp?")
+    integers = table.dtype.kind in "iu" and groups.counts.dtype.kind in "iu"
+    if not (integers and whole and groups.counts.shape == (n_rows,) and groups.counts.min(initial=1) >= 1):
+        raise InvalidArgument("the file's map from labels to groups does not fit its rows and classes.")
+    if table.size and not 0 <= table.min() <= table.max() < limit:
+        raise InvalidArgument("the file's map from labels to groups names labels or groups that do not exist.")
+    return groups
+
+
+def unsigned(count: int) -> type[np.unsignedinteger[Any]]:
+    """Return the smallest unsigned type that counts `count` things from 0."""
+    return np.uint8 if count <= 2**8 else np.uint16 if count <= 2**16 else np.uint32
+
+
+def _signed(count: int) -> type[np.signedinteger[Any]]:
+    return np.int8 if count <= 2**7 else np.int16 if count <= 2**15 else np.int32
+
+
+def rows_per_chunk(n_classes: int) -> int:
+    """Return how many rows to work on at once, so that a chunk of rows x classes stays in the processor's cache."""
+    return int(np.clip(2**20 // n_classes, 16, 2**14))

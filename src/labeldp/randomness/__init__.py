@@ -1,0 +1,19 @@
+"""Exact integers from operating-system entropy. No float decides a draw, and no seed reaches privacy noise."""
+
+from labeldp.randomness.bits import SYSTEM, Bits, InsecureBits, SystemBits, known_bits
+from labeldp.randomness.discrete import bernoulli, bernoulli_exp, discrete_gaussian, discrete_laplace
+from labeldp.randomness.integers import below, below_each
+
+__all__ = [
+    "SYSTEM",
+    "Bits",
+    "InsecureBits",
+    "SystemBits",
+    "below",
+    "below_each",
+    "bernoulli",
+    "bernoulli_exp",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "known_bits",
+]

@@ -1,0 +1,87 @@
+"""Public priors on their way into a query: checked, dealt and digested chunk by chunk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.budget import Epsilon, Odds
+from labeldp.errors import InvalidArgument
+from labeldp.mechanisms.channel import Channel, Response
+from labeldp.mechanisms.dealing import Dealing
+from labeldp.mechanisms.groups import rows_per_chunk
+from labeldp.mechanisms.local import GroupMechanism, LocalMechanism, Priors
+from labeldp.mechanisms.unbiased import UnbiasedResponse
+
+Rows = NDArray[np.int64]
+
+
+class GivenPriors:
+    """Priors as given: None (uniform), one row for all rows, one row per asked row, or a function of row numbers."""
+
+    def __init__(self, priors: Any, rows: Rows, n_classes: int) -> None:
+        self._rows = rows
+        self._n_classes = n_classes
+        self._function: Callable[[Rows], Any] | None = None
+        self._array: NDArray[Any] | None = None
+        if callable(priors) and not hasattr(priors, "__array__"):
+            self._function = priors
+        elif priors is not None:
+            self._array = _as_numbers(priors)
+            if self._array.ndim == 1:
+                self._array = checks.probabilities(self._array[None], 1, n_classes)
+            elif self._array.shape != (len(rows), n_classes):
+                raise InvalidArgument(
+                    f"priors must have one row per asked row, shape ({len(rows)}, {n_classes}), or be one row for all; "
+                    f"got shape {self._array.shape}."
+                )
+        self.given = priors is not None
+        self.shared = self._function is None and (self._array is None or len(self._array) == 1 != len(rows))
+
+    def chunks(self) -> Iterator[tuple[Rows, Priors]]:
+        """Yield row numbers and their checked priors, in order."""
+        step = rows_per_chunk(self._n_classes)
+        for start in range(0, len(self._rows), step):
+            rows = self._rows[start : start + step]
+            yield rows, self._chunk(rows, start)
+
+    def _chunk(self, rows: Rows, start: int) -> Priors:
+        if self._function is not None:
+            return checks.probabilities(self._function(rows), len(rows), self._n_classes)
+        if self._array is None:
+            return np.broadcast_to(np.float32(1 / self._n_classes), (len(rows), self._n_classes))
+        if self.shared:
+            return np.broadcast_to(self._array, (len(rows), self._n_classes))
+        return checks.probabilities(self._array[start : start + len(rows)], len(rows), self._n_classes)
+
+    def deal(self, mechanism: LocalMechanism, key: int) -> tuple[Channel, dict[str, Any] | None]:
+        """Return the channel that a mechanism makes of these priors, and what the ledger notes about them."""
+        if mechanism.needs_priors and not self.given:
+            raise InvalidArgument(f"{type(mechanism).__name__} needs priors: one row of probabilities per row.")
+        if isinstance(mechanism, UnbiasedResponse):
+            return mechanism.channel(len(self._rows)), None
+        if not isinstance(mechanism, GroupMechanism):
+            raise InvalidArgument(f"mechanism must be a local mechanism of labeldp, got {type(mechanism).__name__}.")
+        digest = hashlib.sha256()
+        parts = []
+        for rows, priors in self.chunks():
+            if self.given:
+                digest.update(np.ascontiguousarray(priors).data)
+            parts.append(mechanism.deal(priors, Dealing(key, rows)))
+        groups = type(parts[0]).join(parts)
+        if groups.n_rows != len(self._rows) or groups.n_classes != self._n_classes:
+            raise InvalidArgument(f"{type(mechanism).__name__}.deal must return groups for the priors it was given.")
+        noted = {"digest": digest.hexdigest(), "shared": self.shared} if self.given else None
+        return Response(groups, Odds.within(Epsilon.of(mechanism.epsilon))), noted
+
+
+def _as_numbers(priors: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(priors)
+    except (ValueError, TypeError):
+        raise InvalidArgument("priors must be an array of numbers, one row of probabilities per row.") from None

@@ -1,0 +1,540 @@
+"""The vault: the one room that holds true labels. They leave it as noise, after the ledger was charged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.budget import Entry, Epsilon, Guarantee, Ledger, Odds, People, Runs, certificate, dp_event
+from labeldp.errors import InvalidArgument, LabelDPError, TrustError, VaultClosed
+from labeldp.mechanisms.aggregate import Aggregate
+from labeldp.mechanisms.agreement import Agreement
+from labeldp.mechanisms.channel import Truth
+from labeldp.mechanisms.dealing import new_key
+from labeldp.mechanisms.groups import OwnGroups, unsigned
+from labeldp.mechanisms.histogram import Histogram
+from labeldp.mechanisms.local import LocalMechanism
+from labeldp.mechanisms.sums import Sums
+from labeldp.mechanisms.unbiased import UnbiasedResponse
+from labeldp.randomness import Bits, known_bits
+from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
+from labeldp.vault.files import Stored
+from labeldp.vault.labels import Classes, ids_as_text, people_numbers, seal
+from labeldp.vault.priors import GivenPriors
+from labeldp.vault.receipt import Receipt
+from labeldp.vault.release import Release
+from labeldp.vault.spool import Spool
+
+Rows = NDArray[np.int64]
+Source = str | Stored | Sequence[Stored] | None
+T = TypeVar("T", bound=Stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Generic[T]):
+    """A query ready to be charged: the ledger rows that its answer depends on, and how to draw the answer."""
+
+    runs: Runs
+    draw: Callable[[Receipt], T]
+
+
+class LabelVault:
+    """Holds true labels and answers queries about them with noise, within a budget per label.
+
+    Parameters
+    ----------
+    labels : a column of integers, booleans, text or numbers: an array, a list or a pandas Series.
+    classes : the declared classes, a count (labels are then 0 .. count - 1) or a list of names. Never learned from labels.
+    budget, delta : the most that any label may spend, for a vault whose ledger lives as long as it does.
+    ledger : instead of a budget, the path of a ledger made with `create_ledger`: spending then survives this process.
+    ids : public names of the rows, unique, by which the ledger knows them; without ids it knows them by position.
+    owners : public person ids, one per row; the certificate then also says what one person may lose.
+    trust : "local" answers only per-label randomization; "curator" also aggregates before adding noise.
+    missing : "public" if which labels are missing may be known; their rows are never released. Otherwise none may be.
+    bits : None for operating-system entropy. `InsecureBits(seed)` is for tests and stamps everything NOT PRIVATE.
+
+    Privacy
+    -------
+    Every answer is charged to the ledger, durably, before its noise is drawn. In one process the vault protects against
+    mistakes, not against hostile code, which can read any memory: see docs/sharp-edges.md.
+
+    >>> vault = LabelVault([0, 1, 1, 0], classes=2, budget="1")
+    >>> release = vault.release(ldp.RandomizedResponse(epsilon="1"))
+    >>> len(release.labels), str(vault.spent())
+    (4, 'epsilon 1')
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        *,
+        classes: Any,
+        budget: Any = None,
+        delta: Any = 0,
+        ledger: str | os.PathLike[str] | None = None,
+        ids: Any = None,
+        owners: Any = None,
+        trust: str = "local",
+        missing: str | None = None,
+        bits: Bits | None = None,
+    ) -> None:
+        self._classes = Classes.declared(classes)
+        self._trust = checks.one_of(("local", "curator"), trust=trust)
+        self._bits = known_bits(bits)
+        if missing is not None:
+            checks.one_of(("public",), missing=missing)
+        if (budget is None) == (ledger is None):
+            raise InvalidArgument("a vault needs either a budget, such as budget='2', or the path of a ledger.")
+        limit = None if budget is None else Guarantee.of(budget, delta=delta, name="budget")
+        if isinstance(ledger, Ledger) or not isinstance(ledger, (str, os.PathLike, type(None))):
+            raise InvalidArgument(f"ledger must be the path of a ledger, got {type(ledger).__name__}.")
+        self._labels = seal(labels, self._classes, missing=missing)
+        del labels
+        n_rows = len(self._labels)
+        names = None if ids is None else ids_as_text(ids, n_rows)
+        people = None if owners is None else people_numbers(owners, n_rows)
+        if limit is not None:
+            self._ledger = Ledger.in_memory(budget=limit, n_rows=n_rows)
+        else:
+            assert ledger is not None
+            self._ledger = Ledger(Path(ledger))
+        self._ledger_rows = self._ledger.bind(n_rows=n_rows, ids=names)
+        self._ledger_id = self._ledger.id
+        self._in_order = bool((np.diff(self._ledger_rows) > 0).all())
+        self._all_rows = np.flatnonzero(self._labels.labelled)
+        self._all_rows.flags.writeable = False  # releases share it
+        self._all_runs = Runs.of_rows(np.sort(self._ledger_rows[self._all_rows]))
+        self._spool = Spool(self._ledger.path)
+        self._people = None if people is None else People(people, self._ledger_rows)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        _open_vaults.add(self)
+
+    # ---- local queries -----------------------------------------------------------------------------------------------
+
+    def release(
+        self,
+        mechanism: LocalMechanism,
+        rows: Any = None,
+        *,
+        priors: Any = None,
+        source: Source = None,
+        name: str | None = None,
+    ) -> Release:
+        """Release one noisy report per row.
+
+        Parameters
+        ----------
+        mechanism : what to draw, such as RandomizedResponse(epsilon="1").
+        rows : a boolean mask, or strictly increasing row numbers; None means all rows that have a label.
+        priors : one row of K probabilities per asked row, in their order; or one row for all; or a function from row numbers
+            to such an array; None means uniform. Public: made from features and earlier releases, never from labels.
+        source : where the priors came from, for the certificate: the releases behind them, or a sentence.
+        name : a name under which the same request can be asked again, for instance after a crash: it is then answered from
+            the spool, with no second charge and no second draw. Without a name only a request that was interrupted before
+            its release was handed over is completed so; otherwise the same request again is a new query.
+
+        Privacy
+        -------
+        epsilon-label-DP for every asked row whose report depends on its label; other rows are not charged.
+        """
+        if not isinstance(mechanism, LocalMechanism):
+            raise InvalidArgument(f"mechanism must be one of labeldp's local mechanisms, got {_kind(mechanism)}.")
+        epsilon = Epsilon.of(mechanism.epsilon)
+        asked = self._asked(rows)
+        outputs = self._numeric_outputs(mechanism)
+        given = GivenPriors(priors, asked, len(self._classes))
+        key = new_key() if mechanism.deals_at_random else 0
+        first_channel, noted = given.deal(mechanism, key)
+        parameters = mechanism.parameters() | {"name": type(mechanism).__name__}
+        request = self._request("release", parameters, asked, name, priors=noted)
+
+        def prepare(dealing: int) -> Prepared[Release]:
+            channel = first_channel if dealing == key else given.deal(mechanism, dealing)[0]
+
+            def draw(receipt: Receipt) -> Release:
+                reports = channel.draw(self._labels.open(asked), self._bits)
+                return Release(reports, asked, self._classes.names, channel, outputs, receipt)
+
+            return Prepared(self._runs(asked if channel.reveals.all() else asked[channel.reveals]), draw)
+
+        extra = {
+            "trust": "local",
+            "dealing": key,
+            "source": _source(source, given.given),
+            "realised_epsilon": Odds.within(epsilon).realised_epsilon,
+        }
+        return self._answer(request, extra, Guarantee(epsilon.units), prepare, Release)
+
+    def _numeric_outputs(self, mechanism: LocalMechanism) -> tuple[Any, ...] | None:
+        if not isinstance(mechanism, UnbiasedResponse):
+            return None
+        if self._classes.exact_values() != mechanism.values:
+            raise InvalidArgument(
+                "UnbiasedResponse's grid (low, low + step, .. high) must be the vault's classes, in order: declare the classes "
+                "as that list of numbers."
+            )
+        return mechanism.outputs
+
+    # ---- a curator's queries -----------------------------------------------------------------------------------------
+
+    def histogram(
+        self,
+        groups: Any,
+        epsilon: Any,
+        *,
+        rows: Any = None,
+        n_groups: int | None = None,
+        source: Source = None,
+        name: str | None = None,
+    ) -> HistogramRelease:
+        """Count the labels of each class in each public group, with noise. Needs trust="curator".
+
+        Parameters
+        ----------
+        groups : one public group number per asked row, from 0.
+        n_groups : how many groups there are; by default one more than the largest.
+        source : where the groups came from, for the certificate.
+        """
+        mechanism = Histogram(epsilon)
+        asked, group_of_row, totals = self._asked_groups(rows, groups, n_groups, mechanism)
+        n_classes = len(self._classes)
+
+        def draw(receipt: Receipt) -> HistogramRelease:
+            counts = mechanism.answer(
+                self._labels.open(asked), group_of_row, n_groups=len(totals), n_classes=n_classes, bits=self._bits
+            )
+            return HistogramRelease(counts, totals, group_of_row, asked, self._classes.names, receipt)
+
+        return self._aggregate(mechanism, asked, group_of_row, source, name, draw, HistogramRelease)
+
+    def sums(
+        self,
+        groups: Any,
+        *,
+        low: int,
+        high: int,
+        epsilon: Any,
+        rows: Any = None,
+        n_groups: int | None = None,
+        source: Source = None,
+        name: str | None = None,
+    ) -> SumRelease:
+        """Add the integer labels of each public group, with noise. Needs trust="curator"; classes must lie in low .. high."""
+        mechanism = Sums(epsilon, low, high)
+        names: tuple[Any, ...] = self._classes.names
+        if self._classes.kind is not int or not low <= min(names) <= max(names) <= high:
+            raise InvalidArgument(f"sums need integer classes that all lie between low={low} and high={high}.")
+        asked, group_of_row, totals = self._asked_groups(rows, groups, n_groups, mechanism)
+
+        def draw(receipt: Receipt) -> SumRelease:
+            values = self._classes.decode(self._labels.open(asked)).astype(np.int64)
+            sums = mechanism.answer(values, group_of_row, n_groups=len(totals), bits=self._bits)
+            return SumRelease(sums, totals, group_of_row, asked, int(low), int(high), receipt)
+
+        return self._aggregate(mechanism, asked, group_of_row, source, name, draw, SumRelease)
+
+    def agreement(
+        self, predictions: Any, epsilon: Any, *, rows: Any = None, source: Source = None, name: str | None = None
+    ) -> AgreementRelease:
+        """Count the rows whose label equals a public prediction, with noise. Needs trust="curator"."""
+        mechanism = Agreement(epsilon)
+        self._need_curator(mechanism)
+        asked = self._asked(rows)
+        predicted = self._classes.encode_public(predictions)
+        if len(predicted) != len(asked):
+            raise InvalidArgument(
+                f"predictions must have one entry per asked row ({len(asked)}), got {len(predicted)}."
+            )
+
+        def draw(receipt: Receipt) -> AgreementRelease:
+            count = mechanism.answer(self._labels.open(asked), predicted, bits=self._bits)
+            return AgreementRelease(count, len(asked), receipt)
+
+        return self._aggregate(mechanism, asked, predicted, source, name, draw, AgreementRelease)
+
+    def _need_curator(self, mechanism: Aggregate) -> None:
+        if self._trust != "curator":
+            raise TrustError(
+                f"A {mechanism.name} query aggregates labels before adding noise, which a local vault never does. "
+                "If the label holder is trusted with that, open it with LabelVault(..., trust='curator')."
+            )
+
+    def _asked_groups(
+        self, rows: Any, groups: Any, n_groups: int | None, mechanism: Aggregate
+    ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
+        self._need_curator(mechanism)
+        asked = self._asked(rows)
+        array = np.asarray(groups)
+        if array.shape != (len(asked),) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= 2**31:
+            raise InvalidArgument(f"groups must be one whole number from 0 per asked row ({len(asked)}).")
+        numbers = array.astype(np.int64)
+        count = checks.integer(n_groups=int(numbers.max()) + 1 if n_groups is None else n_groups, at_least=1)
+        if numbers.max() >= count:
+            raise InvalidArgument(f"groups must lie below n_groups ({count}).")
+        return asked, numbers, np.bincount(numbers, minlength=count)
+
+    def _aggregate(
+        self,
+        mechanism: Aggregate,
+        asked: Rows,
+        groups: NDArray[np.int64],
+        source: Source,
+        name: str | None,
+        draw: Callable[[Receipt], T],
+        kind: type[T],
+    ) -> T:
+        epsilon = Epsilon.of(mechanism.epsilon)
+        parameters = mechanism.parameters() | {"name": type(mechanism).__name__}
+        request = self._request(mechanism.name, parameters, asked, name, groups=_digest(groups))
+        extra = {"trust": "curator", "dealing": 0, "source": _source(source, True), "realised_epsilon": float(epsilon)}
+        prepared = Prepared(self._runs(asked), draw)
+        return self._answer(request, extra, Guarantee(epsilon.units), lambda _: prepared, kind)
+
+    # ---- charge durably, draw, spool, hand over ----------------------------------------------------------------------
+
+    def _answer(
+        self,
+        request: dict[str, Any],
+        extra: dict[str, Any],
+        cost: Guarantee,
+        prepare: Callable[[int], Prepared[T]],
+        kind: type[T],
+    ) -> T:
+        """Answer a request, or finish or repeat the answer that it was given before."""
+        with self._lock, self._ledger.exclusive():
+            self._check_open()
+            entry, state, digest = self._earlier(request)
+            if entry is not None and state != "charged":
+                release = self._spool.read(entry, digest)
+                assert isinstance(release, kind)
+            else:
+                prepared = prepare(extra["dealing"] if entry is None else entry.body["dealing"])
+                if entry is None or prepared.runs.encode() != entry.rows:  # another machine may deal other groups
+                    entry = self._ledger.charge(request, extra, prepared.runs, cost)
+                    prepared = prepare(entry.body["dealing"])
+                release = _sealed_call(prepared.draw, Receipt.of_entry(entry, self._ledger_id))
+                self._ledger.mark_spooled(entry, self._spool.write(entry, release))
+            self._ledger.mark_handed_over(entry)
+            return release
+
+    def _runs(self, rows: Rows) -> Runs:
+        """Return the ledger's rows for rows of this vault."""
+        return self._all_runs if rows is self._all_rows else Runs.of_rows(np.sort(self._ledger_rows[rows]))
+
+    def _digest_of_rows(self, rows: Rows) -> str:
+        """Tell sets of rows, and their order in this dataset, apart."""
+        if self._in_order:
+            return hashlib.sha256(self._runs(rows).encode()).hexdigest()
+        return _digest(self._ledger_rows[rows])
+
+    def _earlier(self, request: dict[str, Any]) -> tuple[Entry | None, str | None, str | None]:
+        """Return the entry that already paid for this request, if it may be answered again, and how far it got."""
+        if request["name"] is None:
+            entry = self._ledger.interrupted(request)
+        else:
+            entry = self._ledger.named(request["name"])
+            if entry is not None and entry.body["request"] != request:
+                raise InvalidArgument(
+                    f"the name {request['name']!r} belongs to another request of this ledger (entry {entry.number}); the same "
+                    "name asks for the same mechanism, rows and priors again."
+                )
+        return (None, None, None) if entry is None else (entry, *self._ledger.progress(entry))
+
+    def _request(
+        self,
+        query: str,
+        mechanism: dict[str, Any],
+        asked: Rows,
+        name: str | None,
+        *,
+        priors: dict[str, Any] | None = None,
+        groups: str | None = None,
+    ) -> dict[str, Any]:
+        """Describe a request by public things alone; two equal descriptions are the same request."""
+        if name is not None:
+            checks.text(name=name)
+        return {
+            "query": query,
+            "mechanism": mechanism,
+            "rows": {"count": len(asked), "digest": self._digest_of_rows(asked)},
+            "priors": priors,
+            "groups": groups,
+            "name": name,
+            "private": self._bits.private,
+        }
+
+    def _asked(self, rows: Any) -> Rows:
+        self._check_open()
+        labelled = self._labels.labelled
+        if rows is None:
+            return self._all_rows
+        asked = checks.rows(rows, len(self))
+        if not labelled[asked].all():
+            raise InvalidArgument(
+                "rows must all have a label; some of these are missing (which ones is public: vault.labelled)."
+            )
+        return asked
+
+    # ---- the budget --------------------------------------------------------------------------------------------------
+
+    def spent(self, rows: Any = None) -> Guarantee:
+        """Return the largest spending of any label (of these rows)."""
+        return self._ledger.spent(self._ledger_rows[checks.rows(rows, len(self))])
+
+    def remaining(self, rows: Any = None) -> Guarantee:
+        """Return what every one of these rows can still spend."""
+        spent, budget = self.spent(rows), self._ledger.budget()
+        return Guarantee(
+            max(0, budget.epsilon_units - spent.epsilon_units), max(0, budget.delta_units - spent.delta_units)
+        )
+
+    def certificate(self) -> dict[str, Any]:
+        """Return, as JSON values, everything that this vault's ledger has released and promises."""
+        return certificate(self._ledger, self._people)
+
+    def dp_event(self) -> Any:
+        """Return the most-charged label's queries as a dp_accounting event (replace-one)."""
+        return dp_event(self._ledger)
+
+    # ---- what is public about it -------------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        return self._classes.names
+
+    @property
+    def trust(self) -> str:
+        return self._trust
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which rows have a label."""
+        return self._labels.labelled.copy()
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    # ---- its life ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def unprotected(cls, labels: Any, *, classes: Any, rows: Any = None) -> Release:
+        """Return the true labels as a release stamped NOT PRIVATE: the baseline without privacy, and the only one."""
+        declared = Classes.declared(classes)
+        sealed = seal(labels, declared, missing=None)
+        del labels
+        asked = checks.rows(rows, len(sealed))
+        receipt = Receipt(
+            query="release",
+            mechanism={"name": "Unprotected"},
+            epsilon="infinite",
+            delta="0",
+            realised_epsilon=None,
+            trust="none",
+            rows={"count": len(asked), "digest": _digest(asked)},
+            labels_charged=0,
+            priors=None,
+            dealing=0,
+            source="true labels",
+            name=None,
+            private=False,
+            ledger={"id": None, "entry": None, "hash": None},
+        )
+        reports = sealed.open(asked).astype(unsigned(len(declared)))
+        return Release(reports, asked, declared.names, Truth(OwnGroups(len(asked), len(declared))), None, receipt)
+
+    def close(self) -> None:
+        """Forget the labels. Every later query raises VaultClosed."""
+        self._labels.destroy()
+        _open_vaults.discard(self)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            self._labels.destroy()
+            raise VaultClosed(
+                "This vault was copied by a fork, which closes it here. Open one in this process, by its ledger."
+            )
+        if self not in _open_vaults:
+            raise VaultClosed("This vault is closed.")
+
+    def _after_fork_in_child(self) -> None:
+        self._lock = threading.RLock()
+        self._labels.destroy()
+
+    def __enter__(self) -> LabelVault:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __copy__(self) -> LabelVault:
+        return self
+
+    def __deepcopy__(self, memo: object) -> LabelVault:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise LabelDPError(
+            "A vault is never pickled: it holds true labels. Open it, by its ledger, where the labels are."
+        )
+
+    def __repr__(self) -> str:
+        stamp = "" if self._bits.private else ", NOT PRIVATE"
+        return f"<LabelVault of {len(self)} labels, {len(self._classes)} classes, {self._trust}{stamp}>"
+
+
+def _sealed_call(draw: Callable[[Receipt], T], receipt: Receipt) -> T:
+    """Draw; whatever goes wrong in there, say no more than its type, with no trace that leads to a label."""
+    try:
+        return draw(receipt)
+    except VaultClosed:
+        raise
+    except Exception as error:
+        failure = type(error).__name__
+    raise LabelDPError(
+        f"The draw failed inside the vault ({failure}) after it was charged (ledger entry {receipt.ledger['entry']}). Nothing "
+        "was handed over: ask the same again, and it is completed under the same charge."
+    )
+
+
+def _digest(numbers: NDArray[np.int64]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<i8").data).hexdigest()
+
+
+def _kind(thing: Any) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
+
+
+def _source(source: Source, needed: bool) -> str:
+    """Return the certificate's words on where public priors or groups came from."""
+    if source is None:
+        return "not stated" if needed else "none needed"
+    if isinstance(source, str):
+        return checks.text(source=source, at_most=500)
+    releases = [source] if isinstance(source, Stored) else list(source)
+    if not releases or not all(isinstance(release, Stored) for release in releases):
+        raise InvalidArgument("source must be a sentence, a release, or a list of releases.")
+    ledgers = [release.receipt.ledger for release in releases]  # type: ignore[attr-defined]
+    return "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
+
+
+_open_vaults: weakref.WeakSet[LabelVault] = weakref.WeakSet()
+
+
+def _close_after_fork() -> None:
+    for vault in list(_open_vaults):
+        vault._after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_after_fork)
