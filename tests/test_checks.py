@@ -66,6 +66,33 @@ def test_text_that_is_empty_long_or_unprintable_is_refused(value):
         checks.text(note=value)
 
 
+# ---------------------------------------------------------------- array
+
+
+def test_an_array_passes_as_itself_and_a_list_becomes_one():
+    given_array = np.array([1, 2])
+    assert checks.array(ids=given_array) is given_array
+    assert checks.array(ids=["a", "b"]).tolist() == ["a", "b"]
+
+
+class Stubborn:
+    def __init__(self, error):
+        self.error = error
+
+    def __str__(self):
+        return self.error.__name__
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error("secret")
+
+
+@pytest.mark.parametrize("value", [[[1], [2, 3]], *map(Stubborn, [ValueError, TypeError, OverflowError])], ids=str)
+def test_what_makes_no_array_is_refused_without_repeating_numpys_words(value):
+    with pytest.raises(InvalidArgument, match=r"^ids must be an array or a list of plain values\.$") as refusal:
+        checks.array(ids=value)
+    assert refusal.value.__cause__ is None and refusal.value.__suppress_context__
+
+
 # ---------------------------------------------------------------- rows
 
 
@@ -156,13 +183,17 @@ def test_repeated_unsorted_or_outside_rows_are_refused_with_advice(rows):
         np.array([0, 1], dtype=object),
         np.array([0j]),
         np.array(["2020-01-01"], dtype="M8[D]"),
-        [[0], [1, 2]],
-        [[[]], [1]],
     ],
     ids=repr,
 )
 def test_rows_of_other_kinds_are_refused(rows):
     with pytest.raises(InvalidArgument, match=r"^rows must be a boolean mask or integers"):
+        checks.rows(rows, 3)
+
+
+@pytest.mark.parametrize("rows", [[[0], [1, 2]], [[[]], [1]], [0, [1]]])
+def test_ragged_rows_are_refused(rows):
+    with pytest.raises(InvalidArgument, match=r"^rows must be an array or a list of plain values\.$"):
         checks.rows(rows, 3)
 
 
@@ -289,7 +320,7 @@ def test_priors_that_are_not_numbers_are_refused_by_their_dtype(priors):
 
 
 def test_ragged_priors_are_refused():
-    with pytest.raises(InvalidArgument, match=r"^priors must be an array of numbers, one row of probabilities per row"):
+    with pytest.raises(InvalidArgument, match=r"^priors must be an array or a list of plain values\.$"):
         checks.probabilities([[0.5, 0.5], [1.0]], 2, 2)
 
 

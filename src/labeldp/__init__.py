@@ -1,26 +1,24 @@
 """labeldp: machine learning with label differential privacy. Features are public; labels are not."""
 
-from labeldp.budget import Epsilon, Guarantee, Ledger, create_ledger
-from labeldp.errors import (
-    BudgetExhausted,
-    InvalidArgument,
-    InvalidLabels,
-    LabelDPError,
-    LedgerError,
-    MissingExtra,
-    NotIdentifiable,
-    TrustError,
-    VaultClosed,
-)
-from labeldp.mechanisms import (
-    GroupedResponse,
-    RandomizedResponse,
-    RRTopK,
-    RRWithPrior,
-    UnbiasedResponse,
-)
-from labeldp.randomness import InsecureBits
-from labeldp.vault import HistogramRelease, LabelHolder, LabelVault, Release, SumRelease
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labeldp.budget import Epsilon, Guarantee, Ledger, create_ledger
+    from labeldp.errors import (
+        BudgetExhausted,
+        InvalidArgument,
+        InvalidLabels,
+        LabelDPError,
+        LedgerError,
+        MissingExtra,
+        NotIdentifiable,
+        TrustError,
+        VaultClosed,
+    )
+    from labeldp.mechanisms import GroupedResponse, RandomizedResponse, RRTopK, RRWithPrior, UnbiasedResponse
+    from labeldp.randomness import InsecureBits
+    from labeldp.vault import HistogramRelease, LabelHolder, LabelVault, Release, SumRelease
 
 __version__ = "0.1.0.dev0"
 
@@ -50,3 +48,17 @@ __all__ = [
     "VaultClosed",
     "create_ledger",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's room on first use, so that importing labeldp is quick."""
+    if name in __all__:
+        for room in ("errors", "budget", "randomness", "mechanisms", "vault"):
+            module = import_module(f"labeldp.{room}")
+            if name in vars(module):
+                return globals().setdefault(name, vars(module)[name])
+    raise AttributeError(f"module 'labeldp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

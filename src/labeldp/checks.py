@@ -45,14 +45,20 @@ def text(*, at_most: int = 200, **named: Any) -> str:
     return value
 
 
+def array(**named: Any) -> NDArray[Any]:
+    """Return the one named public value as an array."""
+    ((name, value),) = named.items()
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument(f"{name} must be an array or a list of plain values.") from None
+
+
 def rows(rows: Any, n_rows: int) -> NDArray[np.int64]:
     """Return row numbers from a boolean mask, strictly increasing integers, or None for all rows."""
     if rows is None:
         return np.arange(n_rows, dtype=np.int64)
-    try:
-        chosen = np.asarray(rows)
-    except (ValueError, TypeError):
-        raise InvalidArgument("rows must be a boolean mask or integers, in one dimension.") from None
+    chosen = array(rows=rows)
     if chosen.ndim != 1:
         raise InvalidArgument(f"rows must have one dimension, got shape {chosen.shape}.")
     if chosen.dtype == np.bool_:
@@ -75,24 +81,21 @@ def rows(rows: Any, n_rows: int) -> NDArray[np.int64]:
 
 def probabilities(priors: Any, n_rows: int, n_classes: int) -> NDArray[np.floating[Any]]:
     """Return prior probabilities as a float32 or float64 array of shape (n_rows, n_classes)."""
-    try:
-        array = np.asarray(priors)
-    except (ValueError, TypeError):
-        raise InvalidArgument("priors must be an array of numbers, one row of probabilities per row.") from None
-    if array.dtype.kind not in "fiu":
-        raise InvalidArgument(f"priors must be numbers, got dtype {array.dtype}.")
-    if array.shape != (n_rows, n_classes):
-        raise InvalidArgument(f"priors must have shape ({n_rows}, {n_classes}), got {array.shape}.")
+    table = array(priors=priors)
+    if table.dtype.kind not in "fiu":
+        raise InvalidArgument(f"priors must be numbers, got dtype {table.dtype}.")
+    if table.shape != (n_rows, n_classes):
+        raise InvalidArgument(f"priors must have shape ({n_rows}, {n_classes}), got {table.shape}.")
     with np.errstate(invalid="ignore", over="ignore"):
-        if array.dtype not in (np.float32, np.float64):
-            array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-        sums = array @ np.ones(n_classes, dtype=array.dtype)
+        if table.dtype not in (np.float32, np.float64):
+            table = table.astype(np.float32 if table.dtype == np.float16 else np.float64)
+        sums = table @ np.ones(n_classes, dtype=table.dtype)
         fair = np.abs(sums - 1) <= PRIOR_SUM_TOLERANCE  # NaN and infinity fail this comparison
         if not fair.all():
             raise InvalidArgument(
                 "each row of priors must be finite and sum to 1 "
                 f"(within {PRIOR_SUM_TOLERANCE}); {int((~fair).sum())} of {n_rows} rows are not."
             )
-        if array.min(initial=0) < 0:
+        if table.min(initial=0) < 0:
             raise InvalidArgument("priors must not be negative.")
-    return array
+    return table

@@ -53,8 +53,8 @@ def test_words_are_as_many_fresh_writable_unsigned_integers_as_asked_for(bits, n
 
 @pytest.mark.parametrize("bits", [SystemBits(), InsecureBits(seed=1)], ids=["system", "insecure"])
 def test_every_one_of_the_64_digits_is_a_fair_coin(bits):
-    # 2^16 coins per digit; Hoeffding: a fair digit leaves 1/2 +- 0.015 with probability 2 exp(-2 * 2^16 * 0.015^2) < 4e-13,
-    # one of 64 with less than 1e-10.
+    # Hoeffding: the mean of 2^16 fair coins leaves 1/2 +- 0.015 with probability below 2 exp(-2 * 2^16 * 0.015^2) < 4e-13,
+    # and one of 64 such means with less than 3e-11.
     words = bits.words(2**16)
     for digit in range(64):
         assert abs(((words >> np.uint64(digit)) & np.uint64(1)).mean() - 0.5) < 0.015

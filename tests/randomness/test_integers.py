@@ -76,7 +76,7 @@ def test_the_accepted_words_are_the_largest_whole_number_of_blocks(bound):
     for draw in (lambda bits: below(bound, 1, bits), lambda bits: below_each(np.array([bound], dtype=np.uint64), bits)):
         last_fair = ScriptedWords([limit - 1])
         assert draw(last_fair).tolist() == [bound - 1] and last_fair.requests == [1]
-        for unfair in {limit, WORDS - 1} & set(range(limit, WORDS)):
+        for unfair in {limit, WORDS - 1} if limit < WORDS else ():
             refused = ScriptedWords([unfair, limit - 1])
             assert draw(refused).tolist() == [bound - 1] and refused.requests == [1, 1]
 
@@ -84,8 +84,7 @@ def test_the_accepted_words_are_the_largest_whole_number_of_blocks(bound):
 @given(bound=bounds, block=st.integers(0, 2**63))
 def test_within_an_accepted_block_every_value_has_one_word(bound, block):
     block %= WORDS // bound
-    values = {0, 1, bound // 2, bound - 2, bound - 1} & set(range(bound))
-    for value in values:
+    for value in {0, bound // 3, bound // 2, bound - 1}:
         assert below(bound, 1, ScriptedWords([block * bound + value])).tolist() == [value]
 
 
@@ -191,7 +190,6 @@ def uniform(values, n_values, false_alarm=1e-9):
 
 def test_the_test_of_uniformity_has_teeth():
     skewed = np.arange(100_000) % 10
-    skewed[skewed == 9][:0] = 0
     assert uniform(skewed, 10)
     skewed[np.flatnonzero(skewed == 9)[:800]] = 0  # one value in twelve of the nines has gone to the zeros
     assert not uniform(skewed, 10)

@@ -4,7 +4,8 @@ from labeldp.budget.certificate import People, certificate
 from labeldp.budget.epsilon import Epsilon, Odds
 from labeldp.budget.events import dp_event
 from labeldp.budget.guarantee import Guarantee
-from labeldp.budget.ledger import Entry, Ledger, create_ledger
+from labeldp.budget.history import Entry
+from labeldp.budget.ledger import Ledger, create_ledger
 from labeldp.budget.runs import Runs
 
 __all__ = [

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from labeldp.budget.epsilon import decimal_text
 from labeldp.budget.guarantee import Guarantee
-from labeldp.budget.ledger import Entry, Ledger
+from labeldp.budget.history import Entry
+from labeldp.budget.ledger import Ledger
 
 FORMAT = "labeldp-certificate-1"
 NOT_PRIVATE = "NOT PRIVATE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from dataclasses import dataclass
 
@@ -46,29 +47,40 @@ class Runs:
 
     def holds(self, row: int) -> bool:
         place = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return place >= 0 and row < self.stops[place]
+        return place >= 0 and row < int(self.stops[place])
 
     def encode(self) -> bytes:
-        """Return a canonical byte form: runs where they are few, else a bitmap; compressed."""
+        """Return the form that is stored: runs where they are few, else a bitmap; compressed."""
+        kind, body = self._plain()
+        return kind + (zlib.compress(body) if body else b"")
+
+    def digest(self) -> str:
+        """Return a hash of the set of rows, the same on every machine: zlib's bytes differ between its versions."""
+        return hashlib.sha256(b"".join(self._plain())).hexdigest()
+
+    def _plain(self) -> tuple[bytes, bytes]:
         if len(self.starts) == 0:
-            return b"R"
+            return b"R", b""
         span = int(self.stops[-1])
         if len(self.starts) * 16 <= span // 8 + 16:
-            return b"R" + zlib.compress(np.stack([self.starts, self.stops]).astype("<i8").tobytes())
+            return b"R", np.stack([self.starts, self.stops]).astype("<i8").tobytes()
         member = np.zeros(span, dtype=np.uint8)
         member[self.rows()] = 1
-        return b"B" + zlib.compress(np.packbits(member).tobytes())
+        return b"B", np.packbits(member).tobytes()
 
     @classmethod
     def decode(cls, data: bytes) -> Runs:
+        """Read what `encode` wrote."""
         kind, body = data[:1], data[1:]
-        if kind == b"R" and not body:
-            return cls.of_rows(np.empty(0, np.int64))
-        if kind == b"R":
-            starts, stops = np.frombuffer(zlib.decompress(body), dtype="<i8").reshape(2, -1).astype(np.int64)
-            return cls(starts, stops)
-        if kind == b"B":
-            return cls.of_rows(np.flatnonzero(np.unpackbits(np.frombuffer(zlib.decompress(body), dtype=np.uint8))))
+        try:
+            plain = zlib.decompress(body) if body else b""
+            if kind == b"R":
+                starts, stops = np.frombuffer(plain, dtype="<i8").reshape(2, -1).astype(np.int64)
+                return cls(starts, stops)
+            if kind == b"B":
+                return cls.of_rows(np.flatnonzero(np.unpackbits(np.frombuffer(plain, dtype=np.uint8))))
+        except (zlib.error, ValueError):
+            raise LedgerError("The ledger holds rows that cannot be read: it was altered or damaged.") from None
         raise LedgerError("The ledger holds rows in a form that this version of labeldp does not know.")
 
 

@@ -40,7 +40,7 @@ class GroupedResponse(GroupMechanism):
 
     >>> law = GroupedResponse(epsilon="1").law(0, [0.5, 0.25, 0.25])
     >>> {tuple(sorted(report)): round(float(chance), 3) for report, chance in law.items()}
-    {(0,): 0.731, (1, 2): 0.269}
+    {(0,): 0.576, (1,): 0.212, (2,): 0.212}
     """
 
     epsilon: EpsilonLike

@@ -7,15 +7,17 @@ import json
 import os
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.budget.ledger import sync_folder
+from labeldp.budget.storage import sync_folder
 from labeldp.errors import InvalidArgument
+from labeldp.vault.receipt import Receipt
 
 FORMAT = "labeldp-release-1"
 
@@ -25,6 +27,8 @@ Arrays = dict[str, NDArray[Any]]
 
 class Stored(ABC):
     """Something released, which can be written to a file and read back."""
+
+    receipt: Receipt
 
     @abstractmethod
     def contents(self) -> tuple[Facts, Arrays]:
@@ -47,32 +51,32 @@ class Stored(ABC):
 
 
 def write_release(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Write PATH.npz and then PATH.json, which names the digest of the first; return that digest.
+    """Write PATH.npz and then PATH.json, which names the digest of the first; return the digest of the second.
 
     Each is written under another name, synced and renamed: the `.json` appears last, and only if both are whole.
     """
-    data = path.with_name(path.name + ".npz")
-    fresh = data.with_name(data.name + f".{os.getpid()}.new")
-    with fresh.open("wb") as file:
+    data, text = (path.with_name(path.name + ending) for ending in (".npz", ".json"))
+    with _renamed_when_whole(data) as file:
         np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    digest = file_digest(fresh)
-    os.replace(fresh, data)
-    text = json.dumps({"format": FORMAT, "arrays": digest, **facts}, indent=1)
-    write_text(path.with_name(path.name + ".json"), text)
-    return digest
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all, and make its name survive a power cut."""
-    fresh = path.with_name(path.name + f".{os.getpid()}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    written = json.dumps({"format": FORMAT, "arrays": file_digest(data), **facts}, indent=1).encode()
+    with _renamed_when_whole(text) as file:
+        file.write(written)
     sync_folder(path.parent)
+    return hashlib.sha256(written).hexdigest()
+
+
+@contextmanager
+def _renamed_when_whole(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that gets its name once it is written and synced, and vanishes if that fails."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with fresh.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def read_release(path: Path) -> tuple[Facts, Arrays]:

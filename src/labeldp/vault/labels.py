@@ -72,7 +72,7 @@ class Classes:
 
     def encode_public(self, values: Any) -> NDArray[np.int64]:
         """Return class numbers of something public, such as predictions."""
-        array = np.asarray(values)
+        array = checks.array(predictions=values)
         numbers = _encoder(self)(array) if array.ndim == 1 else None
         if numbers is None or (numbers == UNKNOWN).any():
             raise InvalidArgument("predictions must be a column of declared classes.")
@@ -113,18 +113,32 @@ class SealedLabels:
         return self
 
 
-def seal(labels: Any, classes: Classes, *, missing: str | None) -> SealedLabels:
+class Unsealed:
+    """Labels on their way in, so that no frame of a traceback shows them."""
+
+    __slots__ = ("labels",)
+
+    def __init__(self, labels: Any) -> None:
+        self.labels = labels
+
+    def __repr__(self) -> str:
+        return "<labels>"
+
+    def __reduce__(self) -> NoReturn:
+        raise LabelDPError("True labels are never pickled.")
+
+
+def seal(unsealed: Unsealed, classes: Classes, *, missing: str | None) -> SealedLabels:
     """Check a whole column of labels and seal it, or raise InvalidLabels without a word about any label."""
-    if isinstance(labels, SealedLabels):
-        raise InvalidLabels("labels must be the labels themselves; these are sealed already.")
-    sealed, problem = _try_to_seal(labels, classes, missing)
-    del labels  # no frame of the traceback holds them
+    sealed, problem = _try_to_seal(unsealed.labels, classes, missing)
     if sealed is None:
         raise InvalidLabels(problem)
     return sealed
 
 
 def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[SealedLabels | None, str]:
+    if isinstance(labels, SealedLabels):
+        return None, "labels must be the labels themselves; these are sealed already."
     try:
         column = _column(labels)
         if column is None:

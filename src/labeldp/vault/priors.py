@@ -32,7 +32,7 @@ class GivenPriors:
         if callable(priors) and not hasattr(priors, "__array__"):
             self._function = priors
         elif priors is not None:
-            self._array = _as_numbers(priors)
+            self._array = checks.array(priors=priors)
             if self._array.ndim == 1:
                 self._array = checks.probabilities(self._array[None], 1, n_classes)
             elif self._array.shape != (len(rows), n_classes):
@@ -78,10 +78,3 @@ class GivenPriors:
             raise InvalidArgument(f"{type(mechanism).__name__}.deal must return groups for the priors it was given.")
         noted = {"digest": digest.hexdigest(), "shared": self.shared} if self.given else None
         return Response(groups, Odds.within(Epsilon.of(mechanism.epsilon))), noted
-
-
-def _as_numbers(priors: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(priors)
-    except (ValueError, TypeError):
-        raise InvalidArgument("priors must be an array of numbers, one row of probabilities per row.") from None

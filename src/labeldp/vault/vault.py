@@ -29,11 +29,14 @@ from labeldp.mechanisms.unbiased import UnbiasedResponse
 from labeldp.randomness import Bits, known_bits
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
 from labeldp.vault.files import Stored
-from labeldp.vault.labels import Classes, ids_as_text, people_numbers, seal
+from labeldp.vault.labels import Classes, Unsealed, ids_as_text, people_numbers, seal
 from labeldp.vault.priors import GivenPriors
 from labeldp.vault.receipt import Receipt
 from labeldp.vault.release import Release
 from labeldp.vault.spool import Spool
+
+MOST_CELLS = 2**24
+"""How many cells one histogram may have; its memory and noise grow with them."""
 
 Rows = NDArray[np.int64]
 Source = str | Stored | Sequence[Stored] | None
@@ -88,6 +91,7 @@ class LabelVault:
         missing: str | None = None,
         bits: Bits | None = None,
     ) -> None:
+        labels = Unsealed(labels)
         self._classes = Classes.declared(classes)
         self._trust = checks.one_of(("local", "curator"), trust=trust)
         self._bits = known_bits(bits)
@@ -99,7 +103,6 @@ class LabelVault:
         if isinstance(ledger, Ledger) or not isinstance(ledger, (str, os.PathLike, type(None))):
             raise InvalidArgument(f"ledger must be the path of a ledger, got {type(ledger).__name__}.")
         self._labels = seal(labels, self._classes, missing=missing)
-        del labels
         n_rows = len(self._labels)
         names = None if ids is None else ids_as_text(ids, n_rows)
         people = None if owners is None else people_numbers(owners, n_rows)
@@ -275,11 +278,12 @@ class LabelVault:
     ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
         self._need_curator(mechanism)
         asked = self._asked(rows)
-        array = np.asarray(groups)
+        array = checks.array(groups=groups)
         if array.shape != (len(asked),) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= 2**31:
             raise InvalidArgument(f"groups must be one whole number from 0 per asked row ({len(asked)}).")
         numbers = array.astype(np.int64)
-        count = checks.integer(n_groups=int(numbers.max()) + 1 if n_groups is None else n_groups, at_least=1)
+        most = MOST_CELLS // len(self._classes)
+        count = checks.integer(n_groups=int(numbers.max()) + 1 if n_groups is None else n_groups, at_least=1, at_most=most)
         if numbers.max() >= count:
             raise InvalidArgument(f"groups must lie below n_groups ({count}).")
         return asked, numbers, np.bincount(numbers, minlength=count)
@@ -315,17 +319,22 @@ class LabelVault:
         with self._lock, self._ledger.exclusive():
             self._check_open()
             entry, state, digest = self._earlier(request)
+            if entry is not None and state == "charged" and (digest := self._spool.found(entry)) is not None:
+                self._ledger.mark_spooled(entry, digest)  # it was spooled, but its process died before it could say so
+                state = "spooled"
             if entry is not None and state != "charged":
                 release = self._spool.read(entry, digest)
                 assert isinstance(release, kind)
             else:
                 prepared = prepare(extra["dealing"] if entry is None else entry.body["dealing"])
-                if entry is None or prepared.runs.encode() != entry.rows:  # another machine may deal other groups
+                # another machine may deal other groups, which an earlier charge does not cover
+                if entry is None or prepared.runs.digest() != entry.runs.digest():
                     entry = self._ledger.charge(request, extra, prepared.runs, cost)
                     prepared = prepare(entry.body["dealing"])
                 release = _sealed_call(prepared.draw, Receipt.of_entry(entry, self._ledger_id))
                 self._ledger.mark_spooled(entry, self._spool.write(entry, release))
             self._ledger.mark_handed_over(entry)
+            self._spool.settle(entry)
             return release
 
     def _runs(self, rows: Rows) -> Runs:
@@ -335,7 +344,7 @@ class LabelVault:
     def _digest_of_rows(self, rows: Rows) -> str:
         """Tell sets of rows, and their order in this dataset, apart."""
         if self._in_order:
-            return hashlib.sha256(self._runs(rows).encode()).hexdigest()
+            return self._runs(rows).digest()
         return _digest(self._ledger_rows[rows])
 
     def _earlier(self, request: dict[str, Any]) -> tuple[Entry | None, str | None, str | None]:
@@ -430,9 +439,9 @@ class LabelVault:
     @classmethod
     def unprotected(cls, labels: Any, *, classes: Any, rows: Any = None) -> Release:
         """Return the true labels as a release stamped NOT PRIVATE: the baseline without privacy, and the only one."""
+        labels = Unsealed(labels)
         declared = Classes.declared(classes)
         sealed = seal(labels, declared, missing=None)
-        del labels
         asked = checks.rows(rows, len(sealed))
         receipt = Receipt(
             query="release",
@@ -489,6 +498,8 @@ class LabelVault:
         )
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_pid"):
+            return "<LabelVault, not open>"
         stamp = "" if self._bits.private else ", NOT PRIVATE"
         return f"<LabelVault of {len(self)} labels, {len(self._classes)} classes, {self._trust}{stamp}>"
 
@@ -521,10 +532,10 @@ def _source(source: Source, needed: bool) -> str:
         return "not stated" if needed else "none needed"
     if isinstance(source, str):
         return checks.text(source=source, at_most=500)
-    releases = [source] if isinstance(source, Stored) else list(source)
+    releases = [source] if isinstance(source, Stored) else list(source) if isinstance(source, (list, tuple)) else []
     if not releases or not all(isinstance(release, Stored) for release in releases):
         raise InvalidArgument("source must be a sentence, a release, or a list of releases.")
-    ledgers = [release.receipt.ledger for release in releases]  # type: ignore[attr-defined]
+    ledgers = [release.receipt.ledger for release in releases]
     return "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
 
 

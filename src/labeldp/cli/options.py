@@ -1,0 +1,43 @@
+"""Options that several commands share, and how they speak."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+data = Console(highlight=False)
+words = Console(stderr=True, highlight=False, soft_wrap=True)
+"""Data goes to stdout, words and progress to stderr."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+ledger_option = click.option(
+    "--ledger",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The ledger's file, made with 'labeldp vault create'.",
+)
+
+
+class ClassList(click.ParamType[Any]):
+    """A count, or names separated by commas (quoted as in CSV where a name holds a comma)."""
+
+    name = "K|NAME,NAME,.."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | list[str]:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if value.strip().isdigit():
+            return int(value)
+        names = [name.strip() for name in next(csv.reader([value]))]
+        if len(names) < 2 or not all(names):
+            self.fail("give a count, such as 10, or at least two names, such as no,yes.", param, ctx)
+        return names
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=1))

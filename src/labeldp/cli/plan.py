@@ -1,0 +1,154 @@
+"""`labeldp plan`: what each mechanism would give, before any label is touched."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from labeldp import checks
+from labeldp.budget import Epsilon, Odds
+from labeldp.cli.options import ClassList, data, json_option, print_json, words
+from labeldp.errors import InvalidArgument
+from labeldp.mechanisms import GroupedResponse, GroupMechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms.channel import Response
+from labeldp.mechanisms.dealing import Dealing
+from labeldp.mechanisms.groups import NO_GROUP
+from labeldp.mechanisms.information import LARGEST_PROGRAM, chance_of_true_label, information_limit, report_information
+
+DEALINGS = 200
+BITS = 1 / math.log(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What one mechanism would give."""
+
+    mechanism: str
+    reports: float
+    labels_per_report: float
+    chance_of_true_label: float
+    bits_per_label: float
+    share_of_limit: float | None
+
+
+@click.command()
+@click.option("--classes", required=True, type=ClassList(), help="A count, or a list of names.")
+@click.option("--rows", "n_rows", required=True, type=click.IntRange(min=1), help="How many labels there are.")
+@click.option("--epsilon", required=True, help="The epsilon to plan for.")
+@click.option("--prior", help="How likely each class is believed to be, separated by commas; by default all equally.")
+@json_option
+def plan(classes: int | list[str], n_rows: int, epsilon: str, prior: str | None, as_json: bool) -> None:
+    """Show what each mechanism would give at an epsilon: chance of the true label, information, advice."""
+    n_classes = checks.integer(
+        at_least=2, at_most=checks.MAX_CLASSES, classes=classes if isinstance(classes, int) else len(classes)
+    )
+    cost = Epsilon.of(epsilon)
+    believed = _prior(prior, n_classes)
+    outlooks = [_outlook(kind(cost), believed) for kind in (RandomizedResponse, RRWithPrior, GroupedResponse)]
+    error = frequency_error(n_rows, n_classes, cost)
+    advice = _advice(outlooks, n_rows, error)
+    if as_json:
+        facts = {"classes": n_classes, "rows": n_rows, "epsilon": str(cost), "standard_error_of_a_share": error}
+        print_json(facts | {"mechanisms": [asdict(outlook) for outlook in outlooks], "advice": advice})
+        return
+    data.print(_table(outlooks, n_rows, n_classes, cost))
+    for sentence in advice:
+        words.print(sentence)
+
+
+def _outlook(mechanism: GroupMechanism, prior: NDArray[np.float64]) -> Outlook:
+    table = np.broadcast_to(prior, (DEALINGS if mechanism.deals_at_random else 1, len(prior)))
+    groups = mechanism.deal(table, Dealing(1, np.arange(len(table))))
+    response = Response(groups, Odds.within(Epsilon.of(mechanism.epsilon)))
+    carried = float(report_information(response, table).mean())
+    known = len(prior) <= LARGEST_PROGRAM or np.allclose(prior, prior[0])
+    sizes = groups.sizes.astype(np.float64)
+    grouped = (groups.assignment(np.arange(len(table))) != NO_GROUP).sum(axis=1)
+    return Outlook(
+        mechanism=type(mechanism).__name__,
+        reports=float(sizes.mean()),
+        labels_per_report=float((grouped / sizes).mean()),
+        chance_of_true_label=float(chance_of_true_label(response, table).mean()),
+        bits_per_label=carried * BITS,
+        share_of_limit=carried / information_limit(prior, float(Epsilon.of(mechanism.epsilon))) if known else None,
+    )
+
+
+def frequency_error(n_rows: int, n_classes: int, epsilon: Epsilon) -> float | None:
+    """Return the standard error of a rare class's estimated share under randomized response."""
+    odds = Odds.within(epsilon)
+    if odds.excess == 0:
+        return None
+    floor = odds.other / (odds.keep + (n_classes - 1) * odds.other)
+    return math.sqrt(floor * (1 - floor) / n_rows) * odds.other / odds.excess / floor
+
+
+def _advice(outlooks: list[Outlook], n_rows: int, error: float | None) -> list[str]:
+    plain, likely, grouped = outlooks
+    best = max(outlooks, key=lambda outlook: outlook.bits_per_label)
+    gain = grouped.bits_per_label / plain.bits_per_label if plain.bits_per_label > 0 else 1.0
+    total = best.bits_per_label * n_rows
+    advice = [f"{n_rows:,} labels carry about {total:,.4g} bits in all through {best.mechanism}."]
+    if gain > 1.05:
+        advice.append(
+            f"To train a model, release with GroupedResponse and train on release.likelihood(): {gain:.1f} times the "
+            "information of RandomizedResponse. A report is then a group of labels."
+        )
+    else:
+        advice.append(
+            "Reported groups carry no more than reported labels here: RandomizedResponse is as good and simpler."
+        )
+    if likely.reports < 2:
+        advice.append("This prior is so sure that RRWithPrior would not look at the labels at all.")
+    if error is not None:
+        advice.append(
+            f"To count classes, RandomizedResponse estimates a share with a standard error of about {error:.2g}; "
+            "rarer classes than twice that cannot be seen."
+        )
+    return advice
+
+
+def _table(outlooks: list[Outlook], n_rows: int, n_classes: int, epsilon: Epsilon) -> Table:
+    table = Table(
+        title=f"{n_rows:,} labels, {n_classes:,} classes, epsilon {epsilon} (local, per label)",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    table.add_column("mechanism", no_wrap=True)
+    for heading in (
+        "possible reports",
+        "labels per report",
+        "holds the true label",
+        "bits per label",
+        "share of limit",
+    ):
+        table.add_column(heading, justify="right")
+    for outlook in outlooks:
+        table.add_row(
+            outlook.mechanism,
+            f"{outlook.reports:.3g}",
+            f"{outlook.labels_per_report:.3g}",
+            f"{outlook.chance_of_true_label:.1%}",
+            f"{outlook.bits_per_label:.4g}",
+            "-" if outlook.share_of_limit is None else f"{outlook.share_of_limit:.1%}",
+        )
+    return table
+
+
+def _prior(text: str | None, n_classes: int) -> NDArray[Any]:
+    if text is None:
+        return np.full(n_classes, 1 / n_classes)
+    try:
+        numbers = np.array([float(part) for part in text.split(",")])
+    except ValueError:
+        raise InvalidArgument("prior must be numbers separated by commas, such as 0.7,0.2,0.1.") from None
+    if len(numbers) != n_classes:
+        raise InvalidArgument(f"prior must have one number per class ({n_classes}), got {len(numbers)}.")
+    return checks.probabilities(numbers[None], 1, n_classes)[0].astype(np.float64)

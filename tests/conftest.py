@@ -1,0 +1,27 @@
+"""What all tests share: strategies for priors and epsilons, and the statistics' false-alarm rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import labeldp
+
+settings.register_profile(
+    "labeldp",
+    deadline=None,  # machines are shared and noisy
+    max_examples=60,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.differing_executors,  # contract classes are inherited on purpose
+    ],
+)
+settings.load_profile("labeldp")
+
+
+@pytest.fixture(autouse=True)
+def _names_in_doctests(doctest_namespace):
+    doctest_namespace["ldp"] = labeldp
+    doctest_namespace["np"] = np

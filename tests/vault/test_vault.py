@@ -1,0 +1,189 @@
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import labeldp as ldp
+
+RR = ldp.RandomizedResponse
+
+
+def vault_of(n=100, budget="1", **options):
+    return ldp.LabelVault(np.arange(n) % 4, classes=4, budget=budget, **options)
+
+
+def test_disjoint_rows_compose_in_parallel_and_the_same_row_adds_up():
+    vault = vault_of()
+    vault.release(RR("1"), rows=np.arange(50))
+    vault.release(RR("1"), rows=np.arange(50, 100))
+    assert vault.spent().epsilon == "1"
+    with pytest.raises(ldp.BudgetExhausted, match="epsilon 0 of epsilon 1 is left"):
+        vault.release(RR("0.5"), rows=[3])
+
+
+def test_a_budget_is_exact_to_the_last_unit():
+    vault = vault_of(budget="0.3")
+    for _ in range(3):
+        vault.release(RR("0.1"))
+    assert vault.spent().epsilon == "0.3" and vault.remaining().epsilon == "0"
+    with pytest.raises(ldp.BudgetExhausted):
+        vault.release(RR("1e-12"))
+
+
+def test_asking_the_same_again_is_a_new_query_with_new_noise():
+    vault = vault_of(n=1_000, budget="2")
+    first, second = (vault.release(RR("1")) for _ in range(2))
+    assert vault.spent().epsilon == "2"
+    assert (first.reports != second.reports).any()
+
+
+def test_asking_again_by_name_repeats_the_answer_for_free():
+    vault = vault_of(n=1_000, budget="1")
+    first, second = (vault.release(RR("1"), name="stage 1") for _ in range(2))
+    assert (first.reports == second.reports).all() and vault.spent().epsilon == "1"
+    with pytest.raises(ldp.InvalidArgument, match="belongs to another request"):
+        vault.release(RR("0.5"), name="stage 1")
+
+
+def test_nothing_is_drawn_when_the_budget_refuses(monkeypatch):
+    from labeldp.mechanisms.channel import Response
+
+    vault = vault_of()
+    monkeypatch.setattr(Response, "draw", lambda *_: pytest.fail("drawn before it was charged"))
+    with pytest.raises(ldp.BudgetExhausted):
+        vault.release(RR("2"))
+
+
+def test_a_draw_that_fails_is_completed_under_the_same_charge(monkeypatch):
+    from labeldp.mechanisms.channel import Response
+
+    vault = vault_of()
+    with monkeypatch.context() as patch:
+        patch.setattr(Response, "draw", lambda *_: 1 / 0)
+        with pytest.raises(ldp.LabelDPError, match="ZeroDivisionError") as caught:
+            vault.release(RR("1"))
+    assert caught.value.__context__ is None
+    assert vault.spent().epsilon == "1"
+    assert len(vault.release(RR("1"))) == 100
+    assert vault.spent().epsilon == "1"
+
+
+def test_a_vault_needs_a_budget_or_a_ledger_and_never_both(tmp_path):
+    for options in ({}, {"budget": "1", "ledger": tmp_path / "x"}):
+        with pytest.raises(ldp.InvalidArgument, match="either a budget"):
+            ldp.LabelVault([0, 1], classes=2, **options)
+
+
+def test_a_vault_without_a_delta_budget_has_none():
+    assert vault_of().remaining().delta == "0"
+    assert vault_of(delta="1e-6").remaining().delta == "0.000001"
+
+
+def test_copies_are_the_vault_itself_and_pickles_are_refused():
+    vault = vault_of()
+    assert copy.copy(vault) is vault and copy.deepcopy({"v": vault})["v"] is vault
+    with pytest.raises(ldp.LabelDPError, match="never pickled"):
+        pickle.dumps(vault)
+
+
+def test_a_closed_vault_answers_nothing():
+    with vault_of() as vault:
+        pass
+    with pytest.raises(ldp.VaultClosed):
+        vault.release(RR("1"))
+
+
+def test_a_vault_is_a_label_holder():
+    assert isinstance(vault_of(), ldp.LabelHolder)
+
+
+def test_the_certificate_says_what_was_asked_and_what_it_cost():
+    vault = vault_of(trust="curator", owners=np.arange(100) // 3)
+    first = vault.release(RR("0.25"), rows=np.arange(60))
+    vault.release(ldp.RRWithPrior("0.25"), rows=np.arange(60, 100), priors=np.full((40, 4), 0.25), source=first)
+    certificate = json.loads(json.dumps(vault.certificate()))
+    assert certificate["trust"] == "local" and certificate["interaction"] == "sequentially interactive local"
+    assert certificate["spent"] == {"epsilon": "0.25", "delta": "0"}
+    assert "releases 3 of ledger" in certificate["queries"][1]["source"]
+    assert certificate["people"]["largest number of labels of one person"] == 3
+    assert certificate["people"]["largest epsilon of one person"] == "0.75"
+    vault.histogram(np.zeros(100, dtype=int), epsilon="0.25", source="one group")
+    certificate = vault.certificate()
+    assert certificate["trust"] == "curator" and certificate["queries"][2]["source"] == "one group"
+
+
+def test_without_owners_the_certificate_says_per_label():
+    assert vault_of().certificate()["unit"] == "per label, not per person"
+
+
+def test_seeded_noise_is_stamped_everywhere():
+    vault = vault_of(bits=ldp.InsecureBits(seed=7))
+    release = vault.release(RR("1"))
+    assert release.private is False and "NOT PRIVATE" in repr(release) and "NOT PRIVATE" in str(release.receipt)
+    assert vault.certificate()["private"] is False and "NOT PRIVATE" in vault.certificate()["stamp"]
+    assert "NOT PRIVATE" in repr(vault)
+    again = vault_of(bits=ldp.InsecureBits(seed=7)).release(RR("1"))
+    assert (again.reports == release.reports).all()
+
+
+def test_no_argument_seeds_private_noise():
+    with pytest.raises(TypeError):
+        vault_of(seed=1)
+    with pytest.raises(TypeError):
+        vault_of().release(RR("1"), seed=1)
+    with pytest.raises(ldp.InvalidArgument, match="bits must be"):
+        vault_of(bits=np.random.default_rng(0))
+
+
+def test_the_unprotected_baseline_says_so():
+    release = ldp.LabelVault.unprotected([2, 0, 1], classes=3)
+    assert release.labels.tolist() == [2, 0, 1] and (release.likelihood() == np.eye(3)[[2, 0, 1]]).all()
+    assert not release.private and "NOT PRIVATE" in repr(release)
+
+
+def test_rows_that_reveal_nothing_cost_nothing():
+    vault = vault_of(n=3, budget="1")
+    priors = [[1, 0, 0, 0], [0.25] * 4, [0.97, 0.01, 0.01, 0.01]]
+    release = vault.release(ldp.RRWithPrior("1"), priors=priors)
+    assert release.receipt.labels_charged == 1
+    assert [vault.spent([row]).epsilon for row in range(3)] == ["0", "1", "0"]
+
+
+def test_a_new_mechanism_is_one_small_class():
+    from dataclasses import dataclass
+
+    from labeldp.mechanisms import GroupMechanism
+    from labeldp.mechanisms.groups import DealtGroups
+
+    @dataclass(frozen=True)
+    class Parity(GroupMechanism):
+        epsilon: str
+
+        def deal(self, priors, dealing):
+            n, K = priors.shape
+            return DealtGroups(np.tile(np.arange(K, dtype=np.uint8) % 2, (n, 1)), np.full(n, 2))
+
+    release = vault_of().release(Parity("1"))
+    assert set(release.reports) <= {0, 1} and release.receipt.mechanism["name"] == "Parity"
+    assert Parity("1").law(0, [0.5, 0.25, 0.25]).keys() == {frozenset({0, 2}), frozenset({1})}
+
+
+def test_a_mechanism_that_lies_about_its_groups_is_refused():
+    from dataclasses import dataclass
+
+    from labeldp.mechanisms import GroupMechanism
+    from labeldp.mechanisms.groups import OwnGroups
+
+    @dataclass(frozen=True)
+    class Wrong(GroupMechanism):
+        epsilon: str
+
+        def deal(self, priors, dealing):
+            return OwnGroups(len(priors) + 1, priors.shape[1])
+
+    vault = vault_of()
+    with pytest.raises(ldp.InvalidArgument, match="must return groups"):
+        vault.release(Wrong("1"))
+    assert vault.spent().epsilon == "0"
