@@ -69,7 +69,8 @@ def test_help_is_quick_and_lists_only_what_exists():
     )
     *text, seconds = run(code).splitlines()
     assert float(seconds) < 5  # generous: the machine is shared; the list of modules above is the real check
-    from labeldp.cli.main import COMMANDS, labeldp as group
+    from labeldp.cli.main import COMMANDS
+    from labeldp.cli.main import labeldp as group
 
     for name in COMMANDS:
         assert any(line.strip().startswith(name) for line in text)

@@ -89,7 +89,7 @@ def probabilities(priors: Any, n_rows: int, n_classes: int) -> NDArray[np.floati
     with np.errstate(invalid="ignore", over="ignore"):
         if table.dtype not in (np.float32, np.float64):
             table = table.astype(np.float32 if table.dtype == np.float16 else np.float64)
-        sums = table @ np.ones(n_classes, dtype=table.dtype)
+        sums = np.einsum("ij->i", table)  # quicker than sum(axis=1) on short rows, and starts no threads
         fair = np.abs(sums - 1) <= PRIOR_SUM_TOLERANCE  # NaN and infinity fail this comparison
         if not fair.all():
             raise InvalidArgument(

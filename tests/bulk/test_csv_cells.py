@@ -90,5 +90,5 @@ def test_other_types_are_written_as_text():
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.struct([("a", pa.int8())]), pa.binary()])
 def test_columns_that_csv_cannot_hold_are_refused(kind):
-    with pytest.raises(InvalidArgument, match="'x'.*cannot be written as CSV"):
+    with pytest.raises(InvalidArgument, match=r"'x'.*cannot be written as CSV"):
         cells.check_plain(pa.schema([("fine", pa.int8()), ("x", kind)]))

@@ -291,7 +291,7 @@ def test_the_noisy_column_may_take_the_true_ones_name(folder):
 
 def test_what_cannot_be_written_fails_before_the_charge(folder):
     pq.write_table(pa.table({"clicked": ["no"], "list": [[1]]}), folder / "in.parquet")
-    with pytest.raises(InvalidArgument, match="'list'.*cannot be written as CSV"):
+    with pytest.raises(InvalidArgument, match=r"'list'.*cannot be written as CSV"):
         privatize(order(folder, out="out.csv"))
     with pytest.raises(FileNotFoundError):
         privatize(order(folder, out="nowhere/out.parquet"))

@@ -90,7 +90,7 @@ FAILURES = [
     (1, {"label": "klicked"}, "no column 'klicked'; its columns are 'row_id', 'clicked'"),
     (1, {"classes": "no,yes"}, "labels must all be among the declared classes; some are not."),
     (1, {"classes": "2"}, "labels must all be among the declared classes; some are not."),
-    (1, {"ledger": "none.ledger"}, "There is no ledger at none.ledger"),
+    (1, {"ledger": "none.ledger"}, "none.ledger. A missing ledger is never replaced by an empty one"),
     (1, {"ledger": "in.csv"}, "not a labeldp ledger"),
     (1, {"data": "twins.csv", "id": "row_id"}, "ids must be unique"),
     (1, {"out": "in.parquet"}, "in.parquet exists; remove it or choose another --out."),

@@ -267,8 +267,7 @@ def test_only_the_operating_system_is_called_private():
     assert SystemBits().private is True and repr(SystemBits()) == "SystemBits()"
     insecure = InsecureBits(seed=7)
     assert insecure.private is False
-    assert "NOT PRIVATE" in repr(insecure) and "NOT PRIVATE" in insecure.description
-    assert "NOT PRIVATE" not in SystemBits.description
+    assert "NOT PRIVATE" in repr(insecure)
 
 
 def test_the_repr_shows_no_entropy():
@@ -313,7 +312,6 @@ class Subclass(SystemBits):
 
 class LookAlike:
     private = True
-    description = "operating system entropy"
     __class__ = SystemBits  # fools isinstance
 
     def words(self, count):
@@ -341,3 +339,10 @@ def test_subclasses_and_look_alikes_are_refused(impostor):
 
 def test_the_look_alike_would_have_fooled_isinstance():
     assert isinstance(LookAlike(), SystemBits) and isinstance(Subclass(), SystemBits)
+
+
+@pytest.mark.parametrize("bits", [SystemBits(), InsecureBits(seed=1)], ids=repr)
+def test_no_instance_can_claim_another_privacy_or_other_words(bits):
+    for name, value in (("private", not bits.private), ("words", lambda count: None)):
+        with pytest.raises(AttributeError):
+            setattr(bits, name, value)

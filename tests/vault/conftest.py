@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 import traceback
 import warnings
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from labeldp.randomness import SYSTEM
+
+LONGEST_LIFE_SECONDS = 60
+"""A child that hangs ends by itself, as a failure."""
 
 
 @dataclass
@@ -46,6 +50,7 @@ def start(act):
         said, status = "", 1
         try:
             os.close(read)
+            signal.alarm(LONGEST_LIFE_SECONDS)
             said, status = json.dumps(act()), 0
         except BaseException:
             said = traceback.format_exc()
@@ -69,7 +74,7 @@ def fork():
     yield fork_and_keep
     for child in started:
         try:
-            os.kill(child.pid, 9)
+            os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
         except (ProcessLookupError, ChildProcessError):
             pass

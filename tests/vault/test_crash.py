@@ -362,6 +362,53 @@ def test_an_unnamed_release_in_memory_is_let_go_once_it_is_handed_over():
     assert list(vault._spool._kept.values()) == [kept]
 
 
+# ---------------------------------------------------------------- what makes two requests the same
+
+
+def test_a_name_is_refused_to_a_request_that_differs_in_anything_public(memory_folder):
+    path = memory_folder / "ads.ledger"
+    create_ledger(path, budget="20")
+    vault = open_vault(path)
+    vault.histogram(GROUPS, "0.1", n_groups=2, name="counts")
+    vault.release(GROUPED, rows=ROWS, priors=PRIORS, name="reports")
+    before = Ledger(path).head()
+    for other in (
+        lambda: vault.histogram(GROUPS, "0.1", n_groups=3, name="counts"),
+        lambda: vault.histogram(1 - GROUPS, "0.1", n_groups=2, name="counts"),
+        lambda: vault.histogram(GROUPS, "0.2", n_groups=2, name="counts"),
+        lambda: vault.histogram(GROUPS[1:], "0.1", rows=np.arange(1, 30), n_groups=2, name="counts"),
+        lambda: vault.release(GROUPED, rows=ROWS, priors=PRIORS, name="counts"),
+        lambda: vault.release(GROUPED, rows=ROWS, priors=PRIORS[::-1], name="reports"),
+        lambda: vault.release(GROUPED, rows=ROWS, priors=PRIORS[0], name="reports"),
+        lambda: vault.release(ldp.RRWithPrior("0.1"), rows=ROWS, priors=PRIORS, name="reports"),
+    ):
+        with pytest.raises(ldp.InvalidArgument, match="belongs to another request"):
+            other()
+    assert Ledger(path).head() == before
+
+
+def test_a_charge_that_does_not_cover_the_groups_dealt_now_is_not_used_for_them(memory_folder, monkeypatch):
+    """Another machine may round a prior otherwise and deal other groups: then it pays again, once, and not every time."""
+    path = memory_folder / "ads.ledger"
+    create_ledger(path, budget="20")
+    vault = open_vault(path)
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    reveals = Response.reveals
+    with monkeypatch.context() as patch:
+        patch.setattr(Response, "draw", stop)
+        with pytest.raises(KeyboardInterrupt):
+            grouped_response(vault, "a name")
+    fewer = property(lambda channel: reveals.__get__(channel) & (np.arange(channel.n_rows) > 3))
+    monkeypatch.setattr(Response, "reveals", fewer)
+    answers = [grouped_response(vault, "a name") for _ in range(3)]
+    assert [len(entry.runs) for entry in charges(Ledger(path))] == [20, 16]
+    assert len({str(answer_of(answer)) for answer in answers}) == 1
+    assert {answer.receipt.ledger["entry"] for answer in answers} == {charges(Ledger(path))[-1].number}
+
+
 # ---------------------------------------------------------------- the spool
 
 

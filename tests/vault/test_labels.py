@@ -115,3 +115,24 @@ def test_the_vault_keeps_its_own_copy():
 def test_ids_are_unique_text_or_integers(ids):
     with pytest.raises(ldp.InvalidArgument, match="ids"):
         ldp.LabelVault([0, 1], classes=2, budget="1", ids=ids)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"])
+@pytest.mark.parametrize("classes", [2, [0, 1], [1, 0], [5, 6]])
+@pytest.mark.parametrize("stranger", [2, 3, 7, 100, 127])
+def test_a_stranger_is_refused_in_every_integer_type(dtype, classes, stranger):
+    labels = np.array([0, 1, stranger], dtype=dtype) if classes != [5, 6] else np.array([5, 6, stranger], dtype=dtype)
+    with pytest.raises(ldp.InvalidLabels, match="among the declared classes"):
+        ldp.LabelVault(labels, classes=classes, budget="1")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i2", "i4", "i8"])
+def test_every_integer_type_holds_labels(dtype):
+    assert numbers(np.array([0, 254, 3], dtype=dtype), 255) == [0, 254, 3]
+    assert numbers(np.array([3, 200], dtype=dtype), [200, 3]) == [1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u8", "i8"])
+def test_the_largest_numbers_of_a_type_are_strangers_too(dtype):
+    with pytest.raises(ldp.InvalidLabels):
+        ldp.LabelVault(np.array([0, np.iinfo(dtype).max], dtype=dtype), classes=3, budget="1")

@@ -15,6 +15,7 @@ def dp_event(ledger: Ledger) -> Any:
 
     Every query recorded with delta = 0 is exported as binary randomized response with its epsilon, which dominates every
     epsilon-DP mechanism; so an accountant's answer is an upper bound for the label, and at delta = 0 it is the ledger's sum.
+    Compose it once: dp_accounting (0.6) ignores a count given for randomized response.
     """
     try:
         from dp_accounting import dp_event as events

@@ -119,7 +119,10 @@ class Spending:
 
     def _cut(self, runs: Runs) -> tuple[Bounds, NDArray[np.int64], NDArray[np.bool_]]:
         """Return steps refined at the runs' ends, and which steps lie inside the runs."""
-        bounds = np.union1d(self._bounds, np.concatenate((runs.starts, runs.stops)))
+        ends = np.stack([runs.starts, runs.stops], axis=1).ravel()
+        bounds = np.concatenate((self._bounds, ends))
+        bounds.sort(kind="stable")  # merges two sorted halves
+        bounds = bounds[np.concatenate(([True], bounds[1:] != bounds[:-1]))]
         spent = self._spent[:, np.searchsorted(self._bounds, bounds, side="right") - 1].copy()
         place = np.searchsorted(runs.starts, bounds, side="right") - 1
         inside = place >= 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +33,8 @@ class DeclaredClasses:
     """
 
     names: tuple[str, ...] | tuple[int, ...]
+    _key_of: Callable[[Any], Any] = field(init=False, repr=False, compare=False)
+    _number_of_key: dict[Any, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks.integer(at_least=2, at_most=checks.MAX_CLASSES, **{"the number of classes": len(self.names)})
@@ -74,7 +76,7 @@ class DeclaredClasses:
         """Return the number of a cell's class, MISSING or STRANGER."""
         if cell is None or cell == "" or cell != cell:
             return MISSING
-        return self._number_of_key.get(self._key_of(cell), STRANGER)  # type: ignore[attr-defined]
+        return self._number_of_key.get(self._key_of(cell), STRANGER)
 
 
 def _text(cell: Any) -> str | None:

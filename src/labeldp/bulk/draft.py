@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ class Draft:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+        self._fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
         self.file: BinaryIO
 
     def __enter__(self) -> Draft:
@@ -36,9 +36,10 @@ class Draft:
         os.fsync(self.file.fileno())
         self.file.close()
         refuse_existing(self._path)
-        if not self._fresh.exists():
-            raise LabelDPError(f"another run of the same command is writing {self._path}; let it finish.")
-        os.replace(self._fresh, self._path)
+        try:
+            os.replace(self._fresh, self._path)
+        except FileNotFoundError:  # a later run took it for a leftover
+            raise LabelDPError(f"another run of the same command is writing {self._path}; let it finish.") from None
         sync_folder(self._path.parent)
 
     def __exit__(

@@ -31,9 +31,9 @@ class ClassList(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | list[str]:
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]
-        if value.strip().isdigit():
+        if value.strip().isascii() and value.strip().isdecimal():
             return int(value)
-        names = [name.strip() for name in next(csv.reader([value]))]
+        names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True))]
         if len(names) < 2 or not all(names):
             self.fail("give a count, such as 10, or at least two names, such as no,yes.", param, ctx)
         return names

@@ -81,7 +81,7 @@ class Response:
         tells = report < 0
         report >>= 32
         np.copyto(report, own, where=tells)
-        out = self.groups.leaves_labels_out[index]
+        out = self.groups.leaves_labels_out(index)
         if out.any():
             uniform = below_each(sizes[out], bits).astype(np.int64)
             report[out] = np.where(own[out] == NO_GROUP, uniform, report[out])

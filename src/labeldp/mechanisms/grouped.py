@@ -46,6 +46,7 @@ class GroupedResponse(GroupMechanism):
     epsilon: EpsilonLike
 
     deals_at_random = True
+    cells_at_once = 2**20  # one label of all rows is dealt at a time, so rows should be many
 
     def deal(self, priors: Priors, dealing: Dealing) -> DealtGroups:
         n_rows, n_classes = priors.shape

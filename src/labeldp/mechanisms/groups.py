@@ -35,10 +35,9 @@ class Groups(ABC):
     def sizes(self) -> Index:
         """The number of groups of each row."""
 
-    @property
     @abstractmethod
-    def leaves_labels_out(self) -> NDArray[np.bool_]:
-        """Whether some label of the row is in no group."""
+    def leaves_labels_out(self, index: Index) -> NDArray[np.bool_]:
+        """Whether some label of each row is in no group."""
 
     @abstractmethod
     def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
@@ -72,9 +71,8 @@ class OwnGroups(Groups):
     def sizes(self) -> Index:
         return np.broadcast_to(np.int64(self.n_classes), self.n_rows)
 
-    @property
-    def leaves_labels_out(self) -> NDArray[np.bool_]:
-        return np.broadcast_to(np.False_, self.n_rows)
+    def leaves_labels_out(self, index: Index) -> NDArray[np.bool_]:
+        return np.zeros(len(index), dtype=np.bool_)
 
     def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
         return np.broadcast_to(np.arange(self.n_classes), (len(index), self.n_classes))
@@ -119,9 +117,8 @@ class Candidates(Groups):
     def _starts(self) -> Index:
         return np.cumsum(self.counts) - self.counts
 
-    @property
-    def leaves_labels_out(self) -> NDArray[np.bool_]:
-        return self.counts < self.n_classes
+    def leaves_labels_out(self, index: Index) -> NDArray[np.bool_]:
+        return self.counts[index] < self.n_classes
 
     def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
         counts = self.counts[index]
@@ -179,9 +176,8 @@ class DealtGroups(Groups):
     def sizes(self) -> Index:
         return self.counts
 
-    @property
-    def leaves_labels_out(self) -> NDArray[np.bool_]:
-        return np.broadcast_to(np.False_, self.n_rows)
+    def leaves_labels_out(self, index: Index) -> NDArray[np.bool_]:
+        return np.zeros(len(index), dtype=np.bool_)
 
     def assignment(self, index: Index) -> NDArray[np.integer[Any]]:
         return self.groups[index].astype(_signed(int(self.counts.max(initial=1))))
@@ -232,6 +228,6 @@ def _signed(count: int) -> type[np.signedinteger[Any]]:
     return np.int8 if count <= 2**7 else np.int16 if count <= 2**15 else np.int32
 
 
-def rows_per_chunk(n_classes: int) -> int:
+def rows_per_chunk(n_classes: int, *, cells: int = 2**18) -> int:
     """Return how many rows to work on at once, so that a chunk of rows x classes stays in the processor's cache."""
-    return int(np.clip(2**20 // n_classes, 16, 2**14))
+    return int(np.clip(cells // n_classes, 16, 2**14))

@@ -29,6 +29,7 @@ class LocalMechanism(ABC):
 
     needs_priors: ClassVar[bool] = False
     deals_at_random: ClassVar[bool] = False
+    cells_at_once: ClassVar[int] = 2**18  # rows x classes that `deal` is given in one call
 
     epsilon: EpsilonLike
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ LEAST_EXCESS = Fraction(1, 10**4)  # of keep/other above 1: below it the floats 
 TOTAL = 2**62  # the sum of a row of whole numbers, nearly
 TRACE = 2**20  # one part in this many is plain randomized response
 TICKS = 2**64  # reports are worth whole multiples of this part of half the labels' range, but for those of the trace
-GAP, CENTRED, SMALLEST_RATE, RIDGE = 1e-8, 0.5, 1e-7, 1e-15
+GAP, SMALLEST_RATE, RIDGE = 1e-8, 1e-7, 1e-15  # of the search in floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +49,7 @@ class UnbiasedTable:
     >>> from labeldp.budget.epsilon import Epsilon
     >>> stars = unbiased_table(tuple(Fraction(star) for star in range(1, 6)), Odds.within(Epsilon.of(1)))
     >>> [int(mean) for mean in stars.means], [round(float(variance), 2) for variance in stars.variances]
-    ([1, 2, 3, 4, 5], [14.1, 17.39, 18.28, 17.39, 14.1])
+    ([1, 2, 3, 4, 5], [17.39, 14.78, 15.0, 14.78, 17.39])
     """
 
     integers: NDArray[np.int64]
@@ -80,7 +81,7 @@ def unbiased_table(values: tuple[Fraction, ...], odds: Odds) -> UnbiasedTable:
     No report is more than keep/other times as likely for one label as for another: every column is compared in whole
     numbers before the table is returned. Public: everything here, for no label is seen.
     """
-    if not 2 <= len(values) <= MOST_LABELS or any(a >= b for a, b in zip(values, values[1:], strict=False)):
+    if not 2 <= len(values) <= MOST_LABELS or any(low >= high for low, high in pairwise(values)):
         raise InvalidArgument(f"values must be 2 to {MOST_LABELS} numbers in strictly increasing order.")
     if odds.excess < LEAST_EXCESS * odds.other:
         raise InvalidArgument("epsilon must be at least 1e-4 for an unbiased report.")
@@ -114,15 +115,17 @@ def _best_mixture(points: Floats, odds: Odds) -> tuple[NDArray[np.bool_], Floats
         return average + (rows - average) / (1 - low)
 
     law, lean = stretched(law), stretched(lean)
-
-    def slack_and_move(prices: Floats) -> tuple[Floats, Floats]:
-        move = law @ prices[n_labels:] / (2 * curvature)  # of the best z, away from the centre of the set
-        return spread - law @ prices[:n_labels] - lean @ prices[n_labels:] - curvature * move**2, move
-
     goal = np.repeat([1.0, 0.0], n_labels)  # mass 1, bias 0
+
+    def at(prices: Floats, barrier: float) -> tuple[Floats, Floats, float]:
+        move = law @ prices[n_labels:] / (2 * curvature)  # of the best z, away from the centre of the set
+        slack = spread - law @ prices[:n_labels] - lean @ prices[n_labels:] - curvature * move**2
+        height = goal @ prices + barrier * np.log(slack).sum() if slack.min() > 0 else -np.inf
+        return move, slack, float(height)
+
     prices, barrier = -goal, 1.0
-    slack, move = slack_and_move(prices)
     for _ in range(1000):
+        move, slack, height = at(prices, barrier)
         rates = barrier / slack
         patterns = np.hstack([law, lean + move[:, None] * law])
         hessian = (patterns * (rates / slack)[:, None]).T @ patterns
@@ -130,23 +133,21 @@ def _best_mixture(points: Floats, odds: Odds) -> tuple[NDArray[np.bool_], Floats
         size = 1 / np.sqrt(np.diag(hessian))
         gradient = goal - patterns.T @ rates
         newton = size * np.linalg.solve(size[:, None] * hessian * size + RIDGE * np.eye(len(goal)), size * gradient)
-        decrement = np.sqrt(max(gradient @ newton / barrier, 0.0))
-        if decrement < CENTRED and barrier * len(slack) < GAP * (goal @ prices):
-            rates = rates * (1 + patterns @ newton / slack)  # these have mass 1 and bias 0, and stay positive
-            return (
-                favoured[rates > SMALLEST_RATE],
-                rates[rates > SMALLEST_RATE],
-                goal @ prices * unit / n_labels / shrink**2,
-            )
-        step, height = 1.0, goal @ prices + barrier * np.log(slack).sum()
-        slack, move = slack_and_move(prices + newton)
-        while step * (1 + decrement) > 1 and not (  # a step that short always serves: the barrier is self-concordant
-            slack.min() > 0 and goal @ (prices + step * newton) + barrier * np.log(slack).sum() > height
-        ):
+        decrement = max(float(gradient @ newton) / barrier, 0.0) ** 0.5
+        if decrement < 0.5 and barrier * len(slack) < GAP * (goal @ prices):
+            rates = rates * (
+                1 + patterns @ newton / slack
+            )  # now of mass 1 and bias 0; positive, since the decrement is < 1
+            used = rates > SMALLEST_RATE
+            return favoured[used], rates[used], float(goal @ prices) * unit / n_labels / shrink**2
+        step, found = 1.0, at(prices + newton, barrier)[2]
+        while found == -np.inf or (
+            found <= height and step * (1 + decrement) > 1
+        ):  # shorter steps always rise, but for floats
             step /= 2
-            slack, move = slack_and_move(prices + step * newton)
+            found = at(prices + step * newton, barrier)[2]
         prices = prices + step * newton
-        barrier /= 10 if decrement < CENTRED else 1
+        barrier /= 4 if decrement < 0.5 else 1
     raise AssertionError("the search for the best unbiased table did not end")
 
 

@@ -25,8 +25,9 @@ class SystemBits:
     The buffer is wiped as it is used, locked between threads, dropped in a forked child, and never pickled or copied.
     """
 
-    private = True
-    description = "operating system entropy"
+    __slots__ = ("__weakref__", "_buffer", "_lock", "_pid", "_used")
+
+    private = True  # not a slot, so no instance can say otherwise
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,8 +84,9 @@ class InsecureBits:
     True
     """
 
-    private = False
-    description = "seeded generator: NOT PRIVATE"
+    __slots__ = ("_generator", "_lock", "seed")
+
+    private = False  # not a slot, so no instance can say otherwise
 
     def __init__(self, seed: int) -> None:
         self.seed = checks.integer(seed=seed, at_least=0)

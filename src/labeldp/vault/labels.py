@@ -74,7 +74,7 @@ class Classes:
         """Return class numbers of something public, such as predictions."""
         array = checks.array(predictions=values)
         numbers = _encoder(self)(array) if array.ndim == 1 else None
-        if numbers is None or (numbers == UNKNOWN).any():
+        if numbers is None or not ((numbers >= 0) & (numbers < len(self))).all():
             raise InvalidArgument("predictions must be a column of declared classes.")
         return numbers
 
@@ -156,7 +156,7 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
         numbers = _encoder(classes)(known)
         if numbers is None:
             return None, f"labels must be of the type of the declared classes ({_type_words(classes)})."
-        if (numbers == UNKNOWN).any():
+        if not ((numbers >= 0) & (numbers < len(classes))).all():
             return None, "labels must all be among the declared classes; some are not."
         sealed = np.zeros(len(values), dtype=unsigned(len(classes)))
         sealed[labelled] = numbers
@@ -225,7 +225,7 @@ def _encoder(classes: Classes) -> Any:
             return None
         if classes.kind is int and classes.names == tuple(range(len(classes))):
             inside = (values >= 0) & (values < len(classes))
-            return np.where(inside, values, UNKNOWN).astype(np.int64)
+            return np.where(inside, values.astype(np.int64), UNKNOWN)  # UNKNOWN has no place in an unsigned type
         return by_search(values)
 
     return encode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,9 @@ class GivenPriors:
         self.given = priors is not None
         self.shared = self._function is None and (self._array is None or len(self._array) == 1 != len(rows))
 
-    def chunks(self) -> Iterator[tuple[Rows, Priors]]:
+    def chunks(self, cells: int) -> Iterator[tuple[Rows, Priors]]:
         """Yield row numbers and their checked priors, in order."""
-        step = rows_per_chunk(self._n_classes)
+        step = rows_per_chunk(self._n_classes, cells=cells)
         for start in range(0, len(self._rows), step):
             rows = self._rows[start : start + step]
             yield rows, self._chunk(rows, start)
@@ -69,10 +70,12 @@ class GivenPriors:
             raise InvalidArgument(f"mechanism must be a local mechanism of labeldp, got {type(mechanism).__name__}.")
         digest = hashlib.sha256()
         parts = []
-        for rows, priors in self.chunks():
-            if self.given:
-                digest.update(np.ascontiguousarray(priors).data)
-            parts.append(mechanism.deal(priors, Dealing(key, rows)))
+        with ThreadPoolExecutor(max_workers=1) as beside:  # digesting takes about as long as sorting
+            for rows, priors in self.chunks(mechanism.cells_at_once):
+                digested = beside.submit(digest.update, np.ascontiguousarray(priors).data) if self.given else None
+                parts.append(mechanism.deal(priors, Dealing(key, rows)))
+                if digested is not None:
+                    digested.result()  # before a function of rows may reuse its array
         groups = type(parts[0]).join(parts)
         if groups.n_rows != len(self._rows) or groups.n_classes != self._n_classes:
             raise InvalidArgument(f"{type(mechanism).__name__}.deal must return groups for the priors it was given.")

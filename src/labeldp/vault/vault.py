@@ -219,7 +219,8 @@ class LabelVault:
             )
             return HistogramRelease(counts, totals, group_of_row, asked, self._classes.names, receipt)
 
-        return self._aggregate(mechanism, asked, group_of_row, source, name, draw, HistogramRelease)
+        public = np.append(group_of_row, len(totals))
+        return self._aggregate(mechanism, asked, public, source, name, draw, HistogramRelease)
 
     def sums(
         self,
@@ -245,7 +246,8 @@ class LabelVault:
             sums = mechanism.answer(values, group_of_row, n_groups=len(totals), bits=self._bits)
             return SumRelease(sums, totals, group_of_row, asked, int(low), int(high), receipt)
 
-        return self._aggregate(mechanism, asked, group_of_row, source, name, draw, SumRelease)
+        public = np.append(group_of_row, len(totals))
+        return self._aggregate(mechanism, asked, public, source, name, draw, SumRelease)
 
     def agreement(
         self, predictions: Any, epsilon: Any, *, rows: Any = None, source: Source = None, name: str | None = None
@@ -292,7 +294,7 @@ class LabelVault:
         self,
         mechanism: Aggregate,
         asked: Rows,
-        groups: NDArray[np.int64],
+        public: NDArray[np.int64],
         source: Source,
         name: str | None,
         draw: Callable[[Receipt], T],
@@ -300,7 +302,7 @@ class LabelVault:
     ) -> T:
         epsilon = Epsilon.of(mechanism.epsilon)
         parameters = mechanism.parameters() | {"name": type(mechanism).__name__}
-        request = self._request(mechanism.name, parameters, asked, name, groups=_digest(groups))
+        request = self._request(mechanism.name, parameters, asked, name, groups=_digest(public))
         extra = {"trust": "curator", "dealing": 0, "source": _source(source, True), "realised_epsilon": float(epsilon)}
         prepared = Prepared(self._runs(asked), draw)
         return self._answer(request, extra, Guarantee(epsilon.units), lambda _: prepared, kind)
