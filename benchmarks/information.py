@@ -60,8 +60,12 @@ def study() -> list[dict]:
             for prior in rows:
                 for epsilon in EPSILONS:
                     limit = information_limit(prior, float(epsilon))
-                    shares = {name: carried(mechanism, epsilon, prior) / limit for name, mechanism in MECHANISMS.items()}
-                    records.append({"classes": n_classes, "prior": kind, "row": prior.tolist(), "epsilon": epsilon, **shares})
+                    shares = {
+                        name: carried(mechanism, epsilon, prior) / limit for name, mechanism in MECHANISMS.items()
+                    }
+                    records.append(
+                        {"classes": n_classes, "prior": kind, "row": prior.tolist(), "epsilon": epsilon, **shares}
+                    )
     return records
 
 
@@ -109,7 +113,9 @@ def noise_cost() -> dict:
             table = np.tile(prior, (DEALINGS, 1))
             odds = Odds.within(Epsilon.of(epsilon))
             with_noise, without = (
-                report_information(Response(ldp.GroupedResponse(epsilon).deal(table, Dealing(key, np.arange(DEALINGS))), odds), table)
+                report_information(
+                    Response(ldp.GroupedResponse(epsilon).deal(table, Dealing(key, np.arange(DEALINGS))), odds), table
+                )
                 for key in (2_024, 0)
             )
             losses.append(1 - with_noise.mean() / without.mean())
@@ -131,7 +137,9 @@ def by_prior(records: list[dict]) -> str:
     lines = ["| prior | RR | RRWithPrior | GroupedResponse |", "|---|---|---|---|"]
     for kind in dict.fromkeys(record["prior"] for record in records):
         rows = [record for record in records if record["prior"] == kind and record["epsilon"] == "1"]
-        lines.append(f"| {kind} | " + " | ".join(f"{np.mean([row[name] for row in rows]):.1%}" for name in MECHANISMS) + " |")
+        lines.append(
+            f"| {kind} | " + " | ".join(f"{np.mean([row[name] for row in rows]):.1%}" for name in MECHANISMS) + " |"
+        )
     return "\n".join(lines)
 
 
@@ -139,7 +147,9 @@ def many_table(records: list[dict]) -> str:
     lines = ["| classes | epsilon | RR | GroupedResponse | times RR |", "|---|---|---|---|---|"]
     for row in records:
         gain = row["GroupedResponse"] / row["RR"]
-        lines.append(f"| {row['classes']:,} | {row['epsilon']} | {row['RR']:.1%} | {row['GroupedResponse']:.1%} | {gain:.1f} |")
+        lines.append(
+            f"| {row['classes']:,} | {row['epsilon']} | {row['RR']:.1%} | {row['GroupedResponse']:.1%} | {gain:.1f} |"
+        )
     return "\n".join(lines)
 
 
@@ -204,7 +214,9 @@ def main() -> None:
     }
     worst = sorted(records, key=lambda record: record["GroupedResponse"])[:10]
     results = ROOT / "benchmarks" / "results" / "information.json"
-    results.write_text(json.dumps({**summary, "worst_cases": worst, "many_classes": many, "ranks": rank, "records": records}) + "\n")
+    results.write_text(
+        json.dumps({**summary, "worst_cases": worst, "many_classes": many, "ranks": rank, "records": records}) + "\n"
+    )
     tables = {"by epsilon": table_of(records), "by prior": by_prior(records), "many classes": many_table(many)}
     rewrite(ROOT / "docs" / "information.md", tables | {"ranks": rank_table(rank)})
     plot(records, ROOT / "docs" / "information.svg")

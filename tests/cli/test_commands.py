@@ -42,7 +42,9 @@ def test_an_older_copy_is_detected_from_a_receipt(ledger, tmp_path):
 
     old = tmp_path / "backup.ledger"
     shutil.copy(ledger, old)
-    ldp.LabelVault(np.arange(100) % 4, classes=4, ledger=ledger).release(ldp.RandomizedResponse("1")).save(tmp_path / "r")
+    ldp.LabelVault(np.arange(100) % 4, classes=4, ledger=ledger).release(ldp.RandomizedResponse("1")).save(
+        tmp_path / "r"
+    )
     found = run("vault", "verify", "--ledger", old, "--receipt", tmp_path / "r.json")
     assert found.returncode == 1 and "older copy" in found.stderr
 
@@ -58,7 +60,11 @@ def test_an_older_copy_is_detected_from_a_receipt(ledger, tmp_path):
         (("plan", "--classes", "1", "--rows", "5", "--epsilon", "1"), 1, "classes must be"),
         (("plan", "--classes", "a", "--rows", "5", "--epsilon", "1"), 2, "at least two names"),
         (("plan", "--classes", "3", "--rows", "5", "--epsilon", "1", "--prior", "0.5,0.5"), 1, "one number per class"),
-        (("plan", "--classes", "2", "--rows", "5", "--epsilon", "1", "--prior", "a,b"), 1, "numbers separated by commas"),
+        (
+            ("plan", "--classes", "2", "--rows", "5", "--epsilon", "1", "--prior", "a,b"),
+            1,
+            "numbers separated by commas",
+        ),
         (("frobnicate",), 2, "No such command"),
         ((), 2, "Commands"),
     ],
@@ -104,5 +110,11 @@ def test_the_standard_error_of_the_plan_is_that_of_the_release():
 def test_the_demo_runs_and_shows_the_budget_hold():
     shown = run("demo")
     assert shown.returncode == 0 and shown.stderr == ""
-    for words in ("RandomizedResponse", "RRWithPrior", "GroupedResponse", "epsilon 0 of epsilon 1 is left", "Certificate:"):
+    for words in (
+        "RandomizedResponse",
+        "RRWithPrior",
+        "GroupedResponse",
+        "epsilon 0 of epsilon 1 is left",
+        "Certificate:",
+    ):
         assert words in shown.stdout

@@ -343,6 +343,6 @@ def test_the_look_alike_would_have_fooled_isinstance():
 
 @pytest.mark.parametrize("bits", [SystemBits(), InsecureBits(seed=1)], ids=repr)
 def test_no_instance_can_claim_another_privacy_or_other_words(bits):
-    for name, value in (("private", not bits.private), ("words", lambda count: None)):
+    for name, value in (("private", not bits.private), ("words", lambda _: None)):
         with pytest.raises(AttributeError):
             setattr(bits, name, value)

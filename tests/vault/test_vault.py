@@ -170,20 +170,158 @@ def test_a_new_mechanism_is_one_small_class():
     assert Parity("1").law(0, [0.5, 0.25, 0.25]).keys() == {frozenset({0, 2}), frozenset({1})}
 
 
-def test_a_mechanism_that_lies_about_its_groups_is_refused():
+def mechanism_dealing(make):
+    """A stranger's mechanism, whose `deal` returns whatever `make` does."""
     from dataclasses import dataclass
 
     from labeldp.mechanisms import GroupMechanism
-    from labeldp.mechanisms.groups import OwnGroups
 
     @dataclass(frozen=True)
-    class Wrong(GroupMechanism):
+    class Strange(GroupMechanism):
         epsilon: str
 
         def deal(self, priors, dealing):
-            return OwnGroups(len(priors) + 1, priors.shape[1])
+            return make(*priors.shape)
+
+    return Strange("1")
+
+
+def subclassed_groups(n, K):
+    from labeldp.mechanisms.groups import OwnGroups
+
+    class Listening(OwnGroups):
+        def own(self, index, labels):
+            pytest.fail("a stranger's map was handed true labels")
+
+    return Listening(n, K)
+
+
+LIES = {
+    "too many rows": lambda g, n, K: g.OwnGroups(n + 1, K),
+    "too many classes": lambda g, n, K: g.OwnGroups(n, K + 1),
+    "groups that do not exist": lambda g, n, K: g.DealtGroups(np.tile(np.arange(K), (n, 1)), np.ones(n, dtype=int)),
+    "groups from 1": lambda g, n, K: g.DealtGroups(np.tile(np.arange(1, K + 1), (n, 1)), np.full(n, K)),
+    "negative groups": lambda g, n, K: g.DealtGroups(np.full((n, K), -1), np.full(n, 2)),
+    "no group": lambda g, n, K: g.DealtGroups(np.zeros((n, K), dtype=int), np.zeros(n, dtype=int)),
+    "floats": lambda g, n, K: g.DealtGroups(np.zeros((n, K)), np.ones(n)),
+    "strange labels": lambda g, n, K: g.Candidates(np.tile([0, K], n), np.full(n, 2), K),
+    "doubled labels": lambda g, n, K: g.Candidates(np.tile([0, 0], n), np.full(n, 2), K),
+    "unsorted labels": lambda g, n, K: g.Candidates(np.tile([1, 0], n), np.full(n, 2), K),
+    "missing members": lambda g, n, K: g.Candidates(np.zeros(n, dtype=int), np.full(n, 2), K),
+    "no candidate": lambda g, n, K: g.Candidates(np.zeros(0, dtype=int), np.zeros(n, dtype=int), K),
+    "a subclass": lambda _, n, K: subclassed_groups(n, K),
+    "nothing": lambda *_: None,
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_strangers_map_is_checked_before_anything_is_charged_or_drawn(lie):
+    from labeldp.mechanisms import groups
 
     vault = vault_of()
-    with pytest.raises(ldp.InvalidArgument, match="must return groups"):
-        vault.release(Wrong("1"))
+    with pytest.raises(ldp.InvalidArgument, match="a map from labels to groups must"):
+        vault.release(mechanism_dealing(lambda n, K: LIES[lie](groups, n, K)))
     assert vault.spent().epsilon == "0"
+
+
+def test_epsilon_is_read_once_so_that_none_is_drawn_with_that_was_not_charged():
+    from labeldp.mechanisms import GroupMechanism
+    from labeldp.mechanisms.groups import OwnGroups
+
+    class Fickle(GroupMechanism):
+        asked = 0
+
+        @property
+        def epsilon(self):
+            self.asked += 1
+            return "0.1" if self.asked == 1 else "1"
+
+        def parameters(self):
+            return {}
+
+        def deal(self, priors, dealing):
+            return OwnGroups(*priors.shape)
+
+    vault = vault_of()
+    release = vault.release(Fickle())
+    assert vault.spent().epsilon == "0.1"
+    assert release.likelihood().max() / release.likelihood().min() < np.exp(0.1)
+
+
+def test_ctrl_c_in_a_draw_shows_no_label(monkeypatch):
+    import traceback
+
+    from labeldp.mechanisms.channel import Response
+
+    def interrupted(self, true_labels, bits):
+        raise KeyboardInterrupt
+
+    vault = ldp.LabelVault([7] * 50, classes=10, budget="1")
+    monkeypatch.setattr(Response, "draw", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        vault.release(RR("1"))
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert caught.value.__context__ is None
+    assert not any(
+        "7 7" in str(frame.locals) or "7, 7" in str(frame.locals)
+        for frame in shown.stack
+        if "labeldp" in frame.filename
+    )
+
+
+def test_a_draw_that_could_not_be_spooled_is_not_left_in_the_traceback(tmp_path, monkeypatch):
+    import traceback
+
+    from labeldp.vault.spool import Spool
+
+    def full_disk(self, entry, release):
+        raise OSError("No space left on device")
+
+    ldp.create_ledger(tmp_path / "x.ledger", budget="1")
+    vault = ldp.LabelVault([0, 1] * 20, classes=2, ledger=tmp_path / "x.ledger")
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "write", full_disk)
+        with pytest.raises(ldp.LabelDPError, match="OSError") as caught:
+            vault.release(RR("1"))
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert not any("<Release" in str(frame.locals) for frame in shown.stack)
+    assert len(vault.release(RR("1"))) == 40 and vault.spent().epsilon == "1"
+
+
+def test_the_same_name_with_other_classes_is_another_request(tmp_path):
+    ldp.create_ledger(tmp_path / "x.ledger", budget="1")
+    ldp.LabelVault([0, 1], classes=2, ledger=tmp_path / "x.ledger").release(RR("1"), name="a")
+    with pytest.raises(ldp.InvalidArgument, match="belongs to another request"):
+        ldp.LabelVault([0, 1], classes=3, ledger=tmp_path / "x.ledger").release(RR("1"), name="a")
+
+
+def test_an_interrupted_query_dealt_otherwise_is_charged_for_what_it_then_reveals(monkeypatch):
+    """A mechanism whose key decides which rows reveal anything: every row that is drawn must be charged by its own entry."""
+    from dataclasses import dataclass
+
+    from labeldp.mechanisms import GroupMechanism
+    from labeldp.mechanisms.channel import Response
+    from labeldp.mechanisms.groups import DealtGroups
+
+    calls = []
+
+    @dataclass(frozen=True)
+    class Moody(GroupMechanism):
+        epsilon: str
+        deals_at_random = True
+
+        def deal(self, priors, dealing):
+            calls.append(dealing.key)
+            n, K = priors.shape
+            counts = 1 + (np.arange(n) + len(calls)) % 2  # another half of the rows at every call
+            return DealtGroups(np.tile(np.arange(K), (n, 1)) % counts[:, None], counts)
+
+    vault = vault_of(budget="2")
+    with monkeypatch.context() as patch:
+        patch.setattr(Response, "draw", lambda *_: 1 / 0)
+        with pytest.raises(ldp.LabelDPError):
+            vault.release(Moody("1"))
+    release = vault.release(Moody("1"))
+    revealing = release.rows[release.groups.sizes > 1]
+    entry = next(e for e in vault._ledger.entries() if e.number == release.receipt.ledger["entry"])
+    assert set(revealing.tolist()) <= set(entry.runs.rows().tolist())

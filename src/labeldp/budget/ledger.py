@@ -53,6 +53,7 @@ class Ledger:
         _all_ledgers.add(self)
         if self.path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            weakref.finalize(self, self._memory.close).atexit = False
         else:
             self._check_file(self.path)
             self._check_spool(self.path)
@@ -123,10 +124,9 @@ class Ledger:
         with self._read():
             return self._history.budget
 
-    def spent(self, rows: NDArray[np.int64] | None = None) -> Guarantee:
+    def spent(self, runs: Runs | None = None) -> Guarantee:
         """Return the largest epsilon and delta that any label (of these ledger rows) has spent."""
         with self._read():
-            runs = None if rows is None else Runs.of_rows(np.unique(rows))
             return Guarantee(*self._history.spending.largest(runs))
 
     def spent_by_row(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

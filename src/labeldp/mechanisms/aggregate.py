@@ -20,6 +20,8 @@ from labeldp.randomness.discrete import LARGEST_LAPLACE_SCALE
 
 Index = NDArray[np.int64]
 
+CLAMP = 2**61
+
 
 class Aggregate(ABC):
     """A sum over public groups of rows, whose sensitivity to one label is known exactly."""
@@ -48,5 +50,7 @@ class Aggregate(ABC):
     def parameters(self) -> dict[str, Any]:
         return {"epsilon": str(self.epsilon)}
 
-    def noise(self, shape: tuple[int, ...], bits: Bits) -> Index:
-        return discrete_laplace(self.scale, int(np.prod(shape)), bits).reshape(shape)
+    def noisy(self, exact: Index, bits: Bits) -> Index:
+        """Add noise to exact counts or sums below 2^60, and clamp to 2^61: what is released is a function of their sum."""
+        noise = discrete_laplace(self.scale, exact.size, bits).reshape(exact.shape)
+        return np.clip(exact + noise, -CLAMP, CLAMP)

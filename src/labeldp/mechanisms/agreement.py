@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.budget.epsilon import EpsilonLike
@@ -31,4 +32,4 @@ class Agreement(Aggregate):
         return 1
 
     def answer(self, true_labels: NDArray[Any], predictions: Index, *, bits: Bits) -> int:
-        return int((true_labels == predictions).sum()) + int(self.noise((1,), bits)[0])
+        return int(self.noisy(np.array([(true_labels == predictions).sum()]), bits)[0])

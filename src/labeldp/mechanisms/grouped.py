@@ -20,6 +20,9 @@ Loads = NDArray[Any]  # uint32, or uint64 past 256 groups
 MASS_BITS = 22
 """Prior masses are added as whole numbers of 2^-22, so that no order of summation matters."""
 
+NO_GAIN = 1e-12
+"""Information (nats) that is not worth another group."""
+
 NUMBER_BITS = 8
 """A load carries its group's number in this many low bits; masses are shifted above them (twice as many past 256 groups)."""
 
@@ -61,13 +64,14 @@ class GroupedResponse(GroupMechanism):
         counts = np.ones(n_rows, dtype=np.int64)
         dealt = np.zeros((n_classes, n_rows), dtype=unsigned(max(counts_to_try)))
         for m in sorted(counts_to_try, key=lambda m: -even_information(m, ratio)):
-            open_rows = np.flatnonzero(information_bound(m, heaviest, ratio) > best)
+            open_rows = np.flatnonzero(information_bound(m, heaviest, ratio) > best - NO_GAIN)
             if len(open_rows) == 0:
                 continue
             everywhere = len(open_rows) == n_rows
             groups, group_masses = deal_to_lightest(masses if everywhere else masses[:, open_rows], m)
             gained = information(group_masses, ratio)
-            better = gained > best[open_rows]
+            fewer = m < counts[open_rows]  # of equally informative numbers the smaller
+            better = gained > best[open_rows] + np.where(fewer, -NO_GAIN, NO_GAIN)
             rows = open_rows[better]
             best[rows], counts[rows] = gained[better], m
             if everywhere and better.all():
@@ -98,8 +102,11 @@ def noisy_order(priors: Priors, dealing: Dealing) -> Index:
 
 
 def group_counts(n_classes: int, ratio: float) -> list[int]:
-    """Return the numbers of groups to try: all up to 16, then steps of an eighth, at most e^epsilon + 1 and the classes."""
-    largest = int(min(n_classes, np.floor(ratio) + 1))
+    """Return the numbers of groups to try: all up to 16, then steps of an eighth, at most e^epsilon + 1 and the classes.
+
+    Of groups of equal mass never more than e^epsilon + 1 are best, rounded up; docs/proofs/response.md has the proof.
+    """
+    largest = int(min(n_classes, np.ceil(ratio) + 1))
     counts = [2]
     while counts[-1] < largest:
         counts.append(min(largest, counts[-1] + max(1, counts[-1] // 8)))

@@ -196,26 +196,59 @@ class DealtGroups(Groups):
         return cls(groups, counts)
 
 
+def check_well_formed(groups: Groups, *, n_rows: int, n_classes: int) -> None:
+    """Refuse a map that is not one: the privacy of everything drawn from it rests on this.
+
+    Only the three kinds of map above are accepted, and not their subclasses, which would be handed true labels. Every row
+    has at least one group; candidates are existing labels in ascending order; every dealt label is in an existing group.
+    """
+    if type(groups) not in (OwnGroups, Candidates, DealtGroups):
+        raise InvalidArgument("a map from labels to groups must be OwnGroups, Candidates or DealtGroups.")
+    fits = groups.n_rows == n_rows and groups.n_classes == n_classes
+    if isinstance(groups, Candidates):
+        fits = fits and _are_integers(groups.members, groups.counts) and _candidates_fit(groups)
+    elif isinstance(groups, DealtGroups):
+        fits = fits and _are_integers(groups.groups, groups.counts) and _dealt_fit(groups)
+    if not fits:
+        raise InvalidArgument(
+            f"a map from labels to groups must return groups for {n_rows} rows and {n_classes} classes, at least one for each "
+            "row, and name no label or group that does not exist."
+        )
+
+
+def _are_integers(*arrays: NDArray[Any]) -> bool:
+    return all(type(array) is np.ndarray and array.dtype.kind in "iu" for array in arrays)
+
+
+def _candidates_fit(groups: Candidates) -> bool:
+    members, counts = groups.members, groups.counts
+    if members.ndim != 1 or counts.ndim != 1 or (counts < 1).any() or int(counts.sum()) != len(members):
+        return False
+    first = np.zeros(len(members), dtype=np.bool_)
+    first[np.cumsum(counts) - counts] = True
+    ascending = first[1:] | (members[1:] > members[:-1])
+    return bool(ascending.all() and members.min() >= 0 and members.max() < groups.n_classes)
+
+
+def _dealt_fit(groups: DealtGroups) -> bool:
+    table, counts = groups.groups, groups.counts
+    if table.ndim != 2 or counts.shape != (len(table),) or (counts < 1).any():
+        return False
+    return bool(table.min() >= 0 and (table < counts[:, None]).all())
+
+
 def groups_from(kind: str, n_rows: int, n_classes: int, arrays: Mapping[str, NDArray[Any]]) -> Groups:
     """Rebuild a map from a file's arrays, checking them as one checks a stranger's file."""
     groups: Groups
     if kind == OwnGroups.kind:
-        return OwnGroups(n_rows, n_classes)
-    if kind == Candidates.kind:
+        groups = OwnGroups(n_rows, n_classes)
+    elif kind == Candidates.kind:
         groups = Candidates(arrays["members"], arrays["counts"], n_classes)
-        limit, table = n_classes, groups.members
-        whole = table.ndim == 1 and groups.counts.sum() == len(table)
     elif kind == DealtGroups.kind:
         groups = DealtGroups(arrays["groups"], arrays["counts"])
-        limit, table = int(groups.counts.max(initial=1)), groups.groups
-        whole = table.ndim == 2 and table.shape == (n_rows, n_classes) and (table.max(axis=1) < groups.counts).all()
     else:
         raise InvalidArgument(f"unknown kind of groups {kind!r}: written by a newer labeldp?")
-    integers = table.dtype.kind in "iu" and groups.counts.dtype.kind in "iu"
-    if not (integers and whole and groups.counts.shape == (n_rows,) and groups.counts.min(initial=1) >= 1):
-        raise InvalidArgument("the file's map from labels to groups does not fit its rows and classes.")
-    if table.size and not 0 <= table.min() <= table.max() < limit:
-        raise InvalidArgument("the file's map from labels to groups names labels or groups that do not exist.")
+    check_well_formed(groups, n_rows=n_rows, n_classes=n_classes)
     return groups
 
 

@@ -36,4 +36,4 @@ class Histogram(Aggregate):
 
     def answer(self, true_labels: NDArray[Any], groups: Index, *, n_groups: int, n_classes: int, bits: Bits) -> Index:
         cells = np.bincount(groups * n_classes + true_labels, minlength=n_groups * n_classes)
-        return cells.reshape(n_groups, n_classes) + self.noise((n_groups, n_classes), bits)
+        return self.noisy(cells.reshape(n_groups, n_classes), bits)

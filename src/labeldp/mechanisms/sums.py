@@ -33,8 +33,8 @@ class Sums(Aggregate):
     name: ClassVar[str] = "sums"
 
     def __post_init__(self) -> None:
-        checks.integer(low=self.low, at_least=-(2**40), at_most=2**40)
-        checks.integer(high=self.high, at_least=int(self.low) + 1, at_most=2**40)
+        checks.integer(low=self.low, at_least=-(2**30), at_most=2**30)
+        checks.integer(high=self.high, at_least=int(self.low) + 1, at_most=2**30)
         super().__post_init__()
 
     @property
@@ -47,4 +47,4 @@ class Sums(Aggregate):
     def answer(self, true_values: Index, groups: Index, *, n_groups: int, bits: Bits) -> Index:
         sums = np.zeros(n_groups, dtype=np.int64)
         np.add.at(sums, groups, true_values)
-        return sums + self.noise((n_groups,), bits)
+        return self.noisy(sums, bits)

@@ -34,8 +34,8 @@ from labeldp.errors import InvalidArgument
 Floats = NDArray[np.float64]
 Exact = NDArray[Any]  # Python integers and Fractions
 
-MOST_LABELS = 256
-LEAST_EXCESS = Fraction(1, 10**4)  # of keep/other above 1: below it the floats cannot tell the labels apart
+MOST_LABELS = 128
+LEAST_GAP, LEAST_EXCESS = Fraction(1, 10**6), Fraction(1, 10**4)  # the floats cannot tell closer labels, or odds, apart
 TOTAL = 2**62  # the sum of a row of whole numbers, nearly
 TRACE = 2**20  # one part in this many is plain randomized response
 TICKS = 2**64  # reports are worth whole multiples of this part of half the labels' range, but for those of the trace
@@ -81,8 +81,10 @@ def unbiased_table(values: tuple[Fraction, ...], odds: Odds) -> UnbiasedTable:
     No report is more than keep/other times as likely for one label as for another: every column is compared in whole
     numbers before the table is returned. Public: everything here, for no label is seen.
     """
-    if not 2 <= len(values) <= MOST_LABELS or any(low >= high for low, high in pairwise(values)):
-        raise InvalidArgument(f"values must be 2 to {MOST_LABELS} numbers in strictly increasing order.")
+    if not 2 <= len(values) <= MOST_LABELS:
+        raise InvalidArgument(f"values must be 2 to {MOST_LABELS} numbers, got {len(values)}.")
+    if min(high - low for low, high in pairwise(values)) <= abs(values[-1] - values[0]) * LEAST_GAP:
+        raise InvalidArgument("values must increase, by more than 1e-6 of their range each time.")
     if odds.excess < LEAST_EXCESS * odds.other:
         raise InvalidArgument("epsilon must be at least 1e-4 for an unbiased report.")
     middle, reach = (values[0] + values[-1]) / 2, (values[-1] - values[0]) / 2
@@ -137,14 +139,12 @@ def _best_mixture(points: Floats, odds: Odds) -> tuple[NDArray[np.bool_], Floats
         if decrement < 0.5 and barrier * len(slack) < GAP * (goal @ prices):
             rates = rates * (
                 1 + patterns @ newton / slack
-            )  # now of mass 1 and bias 0; positive, since the decrement is < 1
+            )  # exact mass and bias; positive, as the decrement is below 1
             used = rates > SMALLEST_RATE
             return favoured[used], rates[used], float(goal @ prices) * unit / n_labels / shrink**2
         step, found = 1.0, at(prices + newton, barrier)[2]
-        while found == -np.inf or (
-            found <= height and step * (1 + decrement) > 1
-        ):  # shorter steps always rise, but for floats
-            step /= 2
+        while found == -np.inf or (found <= height and step * (1 + decrement) > 1):
+            step /= 2  # until the theory of self-concordant barriers promises a rise
             found = at(prices + step * newton, barrier)[2]
         prices = prices + step * newton
         barrier /= 4 if decrement < 0.5 else 1
@@ -176,7 +176,8 @@ def _unbiased_worth(integers: NDArray[np.int64], points: Exact, trace_low: int, 
     ticks, missing = np.zeros(len(root), dtype=object), target
     for _ in range(4):
         share = (missing / target.max()).astype(np.float64)  # the largest point is 1
-        ticks += [round(float(tick)) for tick in np.linalg.lstsq(law / root, share)[0] / root * TICKS]
+        worth = np.linalg.lstsq(law / root, share)[0] / root
+        ticks += np.array([round(tick) for tick in (worth * TICKS).tolist()], dtype=object)
         missing = target - integers.astype(object) @ ticks
     common = missing.sum() * Fraction(trace_low, trace_step + len(points) * trace_low)
     ticks[-len(points) :] += (missing - common) / Fraction(trace_step)

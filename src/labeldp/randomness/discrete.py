@@ -20,6 +20,9 @@ from labeldp.randomness.integers import LARGEST_BOUND, below
 Integers = NDArray[Any]  # int64, or object where Python integers are needed
 Flags = NDArray[np.bool_]
 
+SATURATION = 2**62
+"""Noise beyond this is reported as this; add it to less than 2^60 and clamp the sum to 2^61, and no draw is told apart."""
+
 LARGEST_LAPLACE_SCALE = 2**54
 """Scales are ratios of integers up to this; it leaves room for 2^8 full periods below 2^63."""
 
@@ -74,9 +77,11 @@ def discrete_laplace(scale: Fraction, count: int, bits: Bits) -> NDArray[np.int6
         remainder = below(numerator, n, bits).astype(np.int64)
         accepted = bernoulli_exp(remainder, numerator, bits)
         periods = _geometric_exp_one(n, bits)
-        if periods.max(initial=0) >= 256:  # probability below e^-255
-            raise AssertionError("a geometric draw left its integer range")
-        size = (remainder + numerator * periods) // denominator
+        if periods.max(initial=0) < 256:
+            size = (remainder + numerator * periods) // denominator
+        else:  # which nobody will see, but without it the noise would be bounded, and the guarantee not pure
+            exact = (remainder.astype(object) + numerator * periods.astype(object)) // denominator
+            size = np.minimum(exact, SATURATION).astype(np.int64)
         negative = below(2, n, bits).astype(np.bool_)
         return np.where(negative, -size, size), accepted & ~(negative & (size == 0))
 

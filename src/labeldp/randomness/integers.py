@@ -31,9 +31,12 @@ def below_each(bounds: NDArray[np.uint64], bits: Bits) -> Words:
     if len(bounds) and not 1 <= bounds.min() <= bounds.max() < LARGEST_BOUND:
         raise AssertionError("every bound must be at least 1 and below 2^63")
     words = bits.words(len(bounds))
-    last_fair = ~((~bounds + np.uint64(1)) % bounds)  # 2^64 - 1 - 2^64 mod bound, in wrapping arithmetic
-    unfair = np.flatnonzero(words > last_fair)
+    drawn = words % bounds
+    last_block = ~bounds + np.uint64(1)  # 2^64 - bound: a block of words that begins above it is incomplete
+    words -= drawn
+    unfair = np.flatnonzero(words > last_block)
     while len(unfair):
-        words[unfair] = bits.words(len(unfair))
-        unfair = unfair[words[unfair] > last_fair[unfair]]
-    return np.remainder(words, bounds, out=words)
+        again = bits.words(len(unfair))
+        drawn[unfair] = again % bounds[unfair]
+        unfair = unfair[again - drawn[unfair] > last_block[unfair]]
+    return drawn

@@ -22,7 +22,8 @@ SINGULAR = 1e-9
 class ClassFrequencies:
     """The share of each class among the released rows.
 
-    The estimates are unbiased, so they may be negative, and sum to 1 only on average where reports are groups. The standard errors are those of the rows as a random
+    The estimates are unbiased, so they may be negative, and sum to 1 only on average where reports are groups. The
+    standard errors are those of the rows as a random
     sample of a population; for these very rows the error is somewhat smaller.
 
     Attributes

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.budget import Epsilon, Odds
+from labeldp.budget import Odds
 from labeldp.errors import InvalidArgument
-from labeldp.mechanisms.channel import Channel, Response
+from labeldp.mechanisms.channel import Channel, Response, Table
 from labeldp.mechanisms.dealing import Dealing
-from labeldp.mechanisms.groups import rows_per_chunk
+from labeldp.mechanisms.groups import check_well_formed, rows_per_chunk
 from labeldp.mechanisms.local import GroupMechanism, LocalMechanism, Priors
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 
@@ -60,12 +60,15 @@ class GivenPriors:
             return np.broadcast_to(self._array, (len(rows), self._n_classes))
         return checks.probabilities(self._array[start : start + len(rows)], len(rows), self._n_classes)
 
-    def deal(self, mechanism: LocalMechanism, key: int) -> tuple[Channel, dict[str, Any] | None]:
-        """Return the channel that a mechanism makes of these priors, and what the ledger notes about them."""
+    def deal(self, mechanism: LocalMechanism, odds: Odds, key: int) -> tuple[Channel, dict[str, Any] | None]:
+        """Return the channel that a mechanism makes of these priors at given odds, and what the ledger notes about them.
+
+        The mechanism may be a stranger's: its map, or its table, is checked here, before anything is charged or drawn.
+        """
         if mechanism.needs_priors and not self.given:
             raise InvalidArgument(f"{type(mechanism).__name__} needs priors: one row of probabilities per row.")
         if isinstance(mechanism, UnbiasedResponse):
-            return mechanism.channel(len(self._rows)), None
+            return Table(mechanism.channel(len(self._rows)).weights, odds, len(self._rows)), None
         if not isinstance(mechanism, GroupMechanism):
             raise InvalidArgument(f"mechanism must be a local mechanism of labeldp, got {type(mechanism).__name__}.")
         digest = hashlib.sha256()
@@ -76,8 +79,9 @@ class GivenPriors:
                 parts.append(mechanism.deal(priors, Dealing(key, rows)))
                 if digested is not None:
                     digested.result()  # before a function of rows may reuse its array
+                check_well_formed(parts[-1], n_rows=len(rows), n_classes=self._n_classes)
+        if len({type(part) for part in parts}) != 1:
+            raise InvalidArgument("deal must return the same kind of map for all rows.")
         groups = type(parts[0]).join(parts)
-        if groups.n_rows != len(self._rows) or groups.n_classes != self._n_classes:
-            raise InvalidArgument(f"{type(mechanism).__name__}.deal must return groups for the priors it was given.")
         noted = {"digest": digest.hexdigest(), "shared": self.shared} if self.given else None
-        return Response(groups, Odds.within(Epsilon.of(mechanism.epsilon))), noted
+        return Response(groups, odds), noted

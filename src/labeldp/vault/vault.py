@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.budget import Entry, Epsilon, Guarantee, Ledger, Odds, People, Runs, certificate, dp_event
+from labeldp.budget import Epsilon, Guarantee, Ledger, Odds, People, Runs, certificate, dp_event
 from labeldp.errors import InvalidArgument, LabelDPError, TrustError, VaultClosed
 from labeldp.mechanisms.aggregate import Aggregate
 from labeldp.mechanisms.agreement import Agreement
@@ -28,6 +28,7 @@ from labeldp.mechanisms.sums import Sums
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 from labeldp.randomness import Bits, known_bits
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
+from labeldp.vault.answering import Prepared, Question, answer
 from labeldp.vault.files import Stored
 from labeldp.vault.labels import Classes, Unsealed, ids_as_text, people_numbers, seal
 from labeldp.vault.priors import GivenPriors
@@ -41,14 +42,6 @@ MOST_CELLS = 2**24
 Rows = NDArray[np.int64]
 Source = str | Stored | Sequence[Stored] | None
 T = TypeVar("T", bound=Stored)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared(Generic[T]):
-    """A query ready to be charged: the ledger rows that its answer depends on, and how to draw the answer."""
-
-    runs: Runs
-    draw: Callable[[Receipt], T]
 
 
 class LabelVault:
@@ -112,7 +105,7 @@ class LabelVault:
             assert ledger is not None
             self._ledger = Ledger(Path(ledger))
         self._ledger_rows = self._ledger.bind(n_rows=n_rows, ids=names)
-        self._ledger_id = self._ledger.id
+        self._classes_digest = hashlib.sha256(json.dumps(self._classes.names).encode()).hexdigest()
         self._in_order = bool((np.diff(self._ledger_rows) > 0).all())
         self._all_rows = np.flatnonzero(self._labels.labelled)
         self._all_rows.flags.writeable = False  # releases share it
@@ -158,12 +151,12 @@ class LabelVault:
         outputs = self._numeric_outputs(mechanism)
         given = GivenPriors(priors, asked, len(self._classes))
         key = new_key() if mechanism.deals_at_random else 0
-        first_channel, noted = given.deal(mechanism, key)
+        first_channel, noted = given.deal(mechanism, Odds.within(epsilon), key)
         parameters = mechanism.parameters() | {"name": type(mechanism).__name__}
         request = self._request("release", parameters, asked, name, priors=noted)
 
         def prepare(dealing: int) -> Prepared[Release]:
-            channel = first_channel if dealing == key else given.deal(mechanism, dealing)[0]
+            channel = first_channel if dealing == key else given.deal(mechanism, Odds.within(epsilon), dealing)[0]
 
             def draw(receipt: Receipt) -> Release:
                 reports = channel.draw(self._labels.open(asked), self._bits)
@@ -285,7 +278,9 @@ class LabelVault:
             raise InvalidArgument(f"groups must be one whole number from 0 per asked row ({len(asked)}).")
         numbers = array.astype(np.int64)
         most = MOST_CELLS // len(self._classes)
-        count = checks.integer(n_groups=int(numbers.max()) + 1 if n_groups is None else n_groups, at_least=1, at_most=most)
+        count = checks.integer(
+            n_groups=int(numbers.max()) + 1 if n_groups is None else n_groups, at_least=1, at_most=most
+        )
         if numbers.max() >= count:
             raise InvalidArgument(f"groups must lie below n_groups ({count}).")
         return asked, numbers, np.bincount(numbers, minlength=count)
@@ -317,27 +312,9 @@ class LabelVault:
         prepare: Callable[[int], Prepared[T]],
         kind: type[T],
     ) -> T:
-        """Answer a request, or finish or repeat the answer that it was given before."""
         with self._lock, self._ledger.exclusive():
             self._check_open()
-            entry, state, digest = self._earlier(request)
-            if entry is not None and state == "charged" and (digest := self._spool.found(entry)) is not None:
-                self._ledger.mark_spooled(entry, digest)  # it was spooled, but its process died before it could say so
-                state = "spooled"
-            if entry is not None and state != "charged":
-                release = self._spool.read(entry, digest)
-                assert isinstance(release, kind)
-            else:
-                prepared = prepare(extra["dealing"] if entry is None else entry.body["dealing"])
-                # another machine may deal other groups, which an earlier charge does not cover
-                if entry is None or prepared.runs.digest() != entry.runs.digest():
-                    entry = self._ledger.charge(request, extra, prepared.runs, cost)
-                    prepared = prepare(entry.body["dealing"])
-                release = _sealed_call(prepared.draw, Receipt.of_entry(entry, self._ledger_id))
-                self._ledger.mark_spooled(entry, self._spool.write(entry, release))
-            self._ledger.mark_handed_over(entry)
-            self._spool.settle(entry)
-            return release
+            return answer(self._ledger, self._spool, Question(request, extra, cost, prepare, kind))
 
     def _runs(self, rows: Rows) -> Runs:
         """Return the ledger's rows for rows of this vault."""
@@ -348,19 +325,6 @@ class LabelVault:
         if self._in_order:
             return self._runs(rows).digest()
         return _digest(self._ledger_rows[rows])
-
-    def _earlier(self, request: dict[str, Any]) -> tuple[Entry | None, str | None, str | None]:
-        """Return the entry that already paid for this request, if it may be answered again, and how far it got."""
-        if request["name"] is None:
-            entry = self._ledger.interrupted(request)
-        else:
-            entry = self._ledger.named(request["name"])
-            if entry is not None and entry.body["request"] != request:
-                raise InvalidArgument(
-                    f"the name {request['name']!r} belongs to another request of this ledger (entry {entry.number}); the same "
-                    "name asks for the same mechanism, rows and priors again."
-                )
-        return (None, None, None) if entry is None else (entry, *self._ledger.progress(entry))
 
     def _request(
         self,
@@ -378,6 +342,7 @@ class LabelVault:
         return {
             "query": query,
             "mechanism": mechanism,
+            "classes": self._classes_digest,
             "rows": {"count": len(asked), "digest": self._digest_of_rows(asked)},
             "priors": priors,
             "groups": groups,
@@ -401,7 +366,7 @@ class LabelVault:
 
     def spent(self, rows: Any = None) -> Guarantee:
         """Return the largest spending of any label (of these rows)."""
-        return self._ledger.spent(self._ledger_rows[checks.rows(rows, len(self))])
+        return self._ledger.spent(None if rows is None else self._runs(checks.rows(rows, len(self))))
 
     def remaining(self, rows: Any = None) -> Guarantee:
         """Return what every one of these rows can still spend."""
@@ -504,20 +469,6 @@ class LabelVault:
             return "<LabelVault, not open>"
         stamp = "" if self._bits.private else ", NOT PRIVATE"
         return f"<LabelVault of {len(self)} labels, {len(self._classes)} classes, {self._trust}{stamp}>"
-
-
-def _sealed_call(draw: Callable[[Receipt], T], receipt: Receipt) -> T:
-    """Draw; whatever goes wrong in there, say no more than its type, with no trace that leads to a label."""
-    try:
-        return draw(receipt)
-    except VaultClosed:
-        raise
-    except Exception as error:
-        failure = type(error).__name__
-    raise LabelDPError(
-        f"The draw failed inside the vault ({failure}) after it was charged (ledger entry {receipt.ledger['entry']}). Nothing "
-        "was handed over: ask the same again, and it is completed under the same charge."
-    )
 
 
 def _digest(numbers: NDArray[np.int64]) -> str:
