@@ -216,6 +216,21 @@ def check_well_formed(groups: Groups, *, n_rows: int, n_classes: int) -> None:
         )
 
 
+def own_copy(groups: Groups) -> Groups:
+    """Return the same map in arrays that nobody else can write to."""
+    if isinstance(groups, Candidates):
+        return Candidates(_frozen(groups.members), _frozen(groups.counts), groups.n_classes)
+    if isinstance(groups, DealtGroups):
+        return DealtGroups(_frozen(groups.groups), _frozen(groups.counts))
+    return groups
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
 def _are_integers(*arrays: NDArray[Any]) -> bool:
     return all(type(array) is np.ndarray and array.dtype.kind in "iu" for array in arrays)
 

@@ -15,7 +15,7 @@ from labeldp.budget import Odds
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms.channel import Channel, Response, Table
 from labeldp.mechanisms.dealing import Dealing
-from labeldp.mechanisms.groups import check_well_formed, rows_per_chunk
+from labeldp.mechanisms.groups import check_well_formed, own_copy, rows_per_chunk
 from labeldp.mechanisms.local import GroupMechanism, LocalMechanism, Priors
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 
@@ -76,7 +76,7 @@ class GivenPriors:
         with ThreadPoolExecutor(max_workers=1) as beside:  # digesting takes about as long as sorting
             for rows, priors in self.chunks(mechanism.cells_at_once):
                 digested = beside.submit(digest.update, np.ascontiguousarray(priors).data) if self.given else None
-                parts.append(mechanism.deal(priors, Dealing(key, rows)))
+                parts.append(own_copy(mechanism.deal(priors, Dealing(key, rows))))
                 if digested is not None:
                     digested.result()  # before a function of rows may reuse its array
                 check_well_formed(parts[-1], n_rows=len(rows), n_classes=self._n_classes)
