@@ -18,6 +18,7 @@ from labeldp.budget import Epsilon, Odds
 from labeldp.mechanisms.channel import Response
 from labeldp.mechanisms.dealing import Dealing
 from labeldp.mechanisms.information import information_limit, report_information, uniform_limit
+from page import rewrite
 
 ROOT = Path(__file__).parent.parent
 EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
@@ -186,16 +187,6 @@ def plot(records: list[dict], path: Path) -> None:
     axis.legend(frameon=False, loc="lower right")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
-
-
-def rewrite(page: Path, tables: dict[str, str]) -> None:
-    """Put tables between their marks in a page."""
-    text = page.read_text()
-    for name, table in tables.items():
-        before, rest = text.split(f"<!-- {name} -->\n")
-        _, after = rest.split(f"<!-- end {name} -->")
-        text = f"{before}<!-- {name} -->\n{table}\n<!-- end {name} -->{after}"
-    page.write_text(text)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ One run measures, for K = 2, 10, 100 and 1000 classes and float32 priors, with o
 beside them a per-row Algorithm 2 on `secrets`, and OpenDP's single-record randomized response.
 A release here is everything the vault does: check, digest, deal, charge (a ledger in memory), draw, hand over.
 Machines are noisy, so each ratio is of the best of several interleaved timings in one process. JSON goes to
-benchmarks/results/mechanisms.json.
+benchmarks/results/mechanisms.json, the table to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from pathlib import Path
 import numpy as np
 
 import labeldp as ldp
+from page import rewrite
 
 RESULTS = Path(__file__).parent / "results" / "mechanisms.json"
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 ROWS = {2: 1_000_000, 10: 1_000_000, 100: 300_000, 1_000: 40_000}
 PLAIN_ROWS = 1_000_000  # plain randomized response needs no priors, so it can have many rows for any K
 EPSILON = "1"
@@ -163,7 +165,31 @@ def main() -> None:
         "records": records,
     }
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    rewrite(PAGE, {"mechanisms": table_of(records)})
     print("missed:", missed or "nothing")
+
+
+def table_of(records: list[dict]) -> str:
+    """Return the Markdown table of docs/benchmarks.md."""
+    lines = [
+        "| K | rows | RRWithPrior / sort | GroupedResponse / RRWithPrior | RR / 8 bytes a row | RRWithPrior, labels/s "
+        "| one row at a time | OpenDP | memory above inputs (priors) |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in records:
+        ratios = " | ".join(f"{r[name]:.2f}" for name in LIMITS)
+        speeds = (
+            r["labels_per_second"]["rr_with_prior"],
+            r["one_row_at_a_time_labels_per_second"],
+            r["opendp_labels_per_second"],
+        )
+        memory = f"{r['peak_mebibytes_above_inputs']:.0f} MiB ({r['priors_mebibytes']:.0f} MiB)"
+        lines.append(
+            f"| {r['classes']:,} | {r['rows']:,} | {ratios} | "
+            + " | ".join(f"{s:,}" for s in speeds)
+            + f" | {memory} |"
+        )
+    return "\n".join(lines)
 
 
 def _of(records: list[dict], n_classes: int) -> dict:

@@ -8,7 +8,6 @@ the label's noise is the exponential -ln((v + 1/2) / 2^32). Privacy noise never 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +35,13 @@ class Dealing:
         if self.key == 0:
             return np.ones((len(self.rows), n_classes), dtype=np.float32)
         pairs = (n_classes + 1) // 2
-        counters: Any = self.rows.astype(np.uint64)[:, None] * np.uint64(pairs) + np.arange(
-            1, pairs + 1, dtype=np.uint64
-        )
-        halves = _splitmix64(counters, self.key).astype("<u8", copy=False).view("<u4")[:, :n_classes]
+        row_part = self.rows.astype(np.uint64) * np.uint64(pairs) * _GOLDEN + np.uint64(self.key)
+        states = row_part[:, None] + np.arange(1, pairs + 1, dtype=np.uint64) * _GOLDEN
+        halves = _splitmix64(states).astype("<u8", copy=False).view("<u4")[:, :n_classes]
         noise = halves.astype(np.float32)
         noise += np.float32(0.5)
-        noise *= np.float32(2.0**-32)
-        np.minimum(noise, np.float32(1 - 2**-24), out=noise)
-        return np.negative(np.log(noise, out=noise), out=noise)
+        noise *= np.float32(2.0**-32)  # the largest few round to 1, whose logarithm is 0
+        return np.abs(np.log(noise, out=noise), out=noise)
 
 
 def new_key() -> int:
@@ -52,14 +49,12 @@ def new_key() -> int:
     return int(SYSTEM.words(1)[0]) or 1
 
 
-def _splitmix64(counters: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """Hash counters in place; sums and products wrap modulo 2^64."""
-    z = counters
-    z *= _GOLDEN
-    z += np.uint64(key)
+def _splitmix64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Finish SplitMix64 states in place; products wrap modulo 2^64."""
     high = np.empty_like(z)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        z ^= np.right_shift(z, np.uint64(shift), out=high)
-        if factor != 1:
-            z *= np.uint64(factor)
+    z ^= np.right_shift(z, np.uint64(30), out=high)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= np.right_shift(z, np.uint64(27), out=high)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= np.right_shift(z, np.uint64(31), out=high)
     return z

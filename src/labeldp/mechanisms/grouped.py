@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.budget.epsilon import Epsilon, EpsilonLike, Odds
 from labeldp.mechanisms.dealing import Dealing
-from labeldp.mechanisms.groups import DealtGroups, Index, unsigned
+from labeldp.mechanisms.groups import DealtGroups, rows_per_chunk, unsigned
 from labeldp.mechanisms.local import GroupMechanism, Priors
 
 Floats = NDArray[np.float64]
@@ -49,15 +50,14 @@ class GroupedResponse(GroupMechanism):
     epsilon: EpsilonLike
 
     deals_at_random = True
-    cells_at_once = 2**20  # one label of all rows is dealt at a time, so rows should be many
+    cells_at_once = 2**22  # one label of all rows is dealt at a time, so rows should be many
 
     def deal(self, priors: Priors, dealing: Dealing) -> DealtGroups:
         n_rows, n_classes = priors.shape
         odds = Odds.within(Epsilon.of(self.epsilon))
         ratio = odds.keep / odds.other
         counts_to_try = group_counts(n_classes, ratio)
-        order = noisy_order(priors, dealing)
-        masses = loads_of(priors.take(order), max(counts_to_try))
+        places, masses = ordered_masses(priors, dealing, max(counts_to_try))
         heaviest = priors.max(axis=1) * (1 - 2 * checks.PRIOR_SUM_TOLERANCE)  # whatever the row sums to
 
         best = np.full(n_rows, -1.0)
@@ -79,11 +79,29 @@ class GroupedResponse(GroupMechanism):
             else:
                 dealt[:, rows] = groups[:, better]
         by_label = np.empty((n_rows, n_classes), dtype=dealt.dtype)
-        by_label.ravel()[order] = np.ascontiguousarray(dealt.T)
+        for block in _blocks(n_rows, n_classes):
+            by_label[block].ravel()[places[block]] = np.ascontiguousarray(dealt[:, block].T)
         return DealtGroups(by_label, counts)
 
 
-def noisy_order(priors: Priors, dealing: Dealing) -> Index:
+def ordered_masses(priors: Priors, dealing: Dealing, most_groups: int) -> tuple[NDArray[np.uint32], Loads]:
+    """Return where each row's labels lie in dealing order (within its block of rows), and their masses, classes x rows."""
+    n_rows, n_classes = priors.shape
+    places = np.empty((n_rows, n_classes), dtype=np.uint32)
+    masses = np.empty((n_classes, n_rows), dtype=np.uint32 if most_groups <= 1 << NUMBER_BITS else np.uint64)
+    for rows in _blocks(n_rows, n_classes):
+        places[rows] = noisy_order(priors[rows], Dealing(dealing.key, dealing.rows[rows]))
+        masses[:, rows] = loads_of(priors[rows].take(places[rows]), most_groups)
+    return places, masses
+
+
+def _blocks(n_rows: int, n_classes: int) -> Iterator[slice]:
+    """Yield blocks of rows small enough to be sorted and reordered within the processor's nearest cache."""
+    step = rows_per_chunk(n_classes, cells=2**15)
+    return (slice(start, start + step) for start in range(0, n_rows, step))
+
+
+def noisy_order(priors: Priors, dealing: Dealing) -> NDArray[np.uint32]:
     """Return the places of each row's labels by descending log prior + Gumbel noise, that is ascending exponential / prior.
 
     The label's number replaces the lowest bits of the (positive) float that is sorted by, so that sorting numbers sorts
@@ -98,7 +116,8 @@ def noisy_order(priors: Priors, dealing: Dealing) -> Index:
     keys |= np.arange(n_classes, dtype=np.uint32)
     keys.sort(axis=1)
     keys &= label_bits
-    return keys + np.arange(n_rows)[:, None] * n_classes
+    keys += (np.arange(n_rows, dtype=np.uint32) * np.uint32(n_classes))[:, None]
+    return keys
 
 
 def group_counts(n_classes: int, ratio: float) -> list[int]:
@@ -118,8 +137,9 @@ def loads_of(priors: Priors, most_groups: int) -> Loads:
     narrow = most_groups <= 1 << NUMBER_BITS
     scaled = priors * 2.0 ** (MASS_BITS + (NUMBER_BITS if narrow else 2 * NUMBER_BITS))
     low_bits = (1 << (NUMBER_BITS if narrow else 2 * NUMBER_BITS)) - 1
-    masses: Any = scaled.T.astype(np.uint32 if narrow else np.uint64, order="C")
-    return masses & ~masses.dtype.type(low_bits)
+    masses: Any = scaled.astype(np.uint32 if narrow else np.uint64)
+    masses &= ~masses.dtype.type(low_bits)
+    return masses.T
 
 
 def deal_to_lightest(masses: Loads, m: int) -> tuple[NDArray[np.unsignedinteger[Any]], Floats]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from labeldp import checks
@@ -21,7 +20,7 @@ LARGEST_GRID = 101
 class UnbiasedResponse(LocalMechanism):
     """Report a value whose mean is the label exactly, with the smallest variance averaged over the labels.
 
-    The labels are low, low + step, .. high. The table of odds is the solution of a linear program, rounded to integers;
+    The labels are low, low + step, .. high. The table of odds is the optimum of a convex program, rounded to integers;
     the values that the reports stand for are re-solved in fractions, so that the mean is the label without any error.
 
     Privacy
@@ -64,7 +63,7 @@ class UnbiasedResponse(LocalMechanism):
 
     @property
     def _table(self) -> UnbiasedTable:
-        return _solved(self.values, Odds.within(Epsilon.of(self.epsilon)))
+        return unbiased_table(self.values, Odds.within(Epsilon.of(self.epsilon)))
 
     def channel(self, n_rows: int) -> Table:
         """Return the table as a channel for any number of rows."""
@@ -73,6 +72,3 @@ class UnbiasedResponse(LocalMechanism):
     def law(self, label: int, prior: Any = None, *, dealing: int = 0) -> dict[Report, Fraction]:  # noqa: ARG002
         checks.integer(label=label, at_least=0, at_most=len(self.values) - 1)
         return self.channel(1).law(0, label)
-
-
-_solved = lru_cache(maxsize=32)(unbiased_table)
