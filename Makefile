@@ -1,6 +1,7 @@
 # make demo: a first look.  make test: format, lint, types, tests.  Both build .venv on first use.
 PYTHON ?= python3
 BIN := .venv/bin
+CODE := src tests benchmarks
 
 .PHONY: demo test format study benchmark clean
 
@@ -8,14 +9,14 @@ demo: .venv/.installed-demo
 	$(BIN)/labeldp demo
 
 test: .venv/.installed-dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
 format: .venv/.installed-dev
-	$(BIN)/ruff format .
-	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 study: .venv/.installed-dev
 	$(BIN)/python benchmarks/information.py
@@ -30,7 +31,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.installed-demo: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[sklearn]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[sklearn,table]"
 	touch $@
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt

@@ -3,6 +3,9 @@
 import doctest
 import importlib
 import pkgutil
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,14 @@ def test_a_page_runs_as_printed(page, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
+def test_the_readmes_program_runs_as_pasted(tmp_path):
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    (tmp_path / "pasted.py").write_text(program)
+    ran = subprocess.run([sys.executable, "pasted.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "epsilon 2\n" in ran.stdout and "epsilon 0 of epsilon 2 is left" in ran.stdout
+    assert ran.stdout.endswith("each label was entrusted to its owner alone.\n")
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name):
     module = importlib.import_module(name)
@@ -36,8 +47,6 @@ def test_the_examples_of_a_module_run(name):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_project_lead_somewhere(page):
-    import re
-
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://", "mailto:")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

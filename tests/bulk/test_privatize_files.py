@@ -140,7 +140,7 @@ def test_a_parquet_output_carries_its_receipt(folder):
     write_input(folder, "in.parquet")
     outcome = privatize(order(folder))
     facts = json.loads(pq.read_metadata(folder / "out.parquet").metadata[b"labeldp"])
-    assert facts["receipt"] == outcome.receipt.to_json()
+    assert facts["receipt"] == outcome.receipt.to_json() | {"source": "labeldp privatize"}  # no paths of this machine
     assert facts["classes"] == ["no", "yes"] and facts["noisy_column"] == "noisy_clicked"
 
 
@@ -347,10 +347,36 @@ def test_another_order_or_another_file_is_another_query(folder):
     privatize(order(folder, epsilon="0.25"))
     for change in ({"out": "b.parquet"}, {"out": "c.parquet", "noisy_column": "n"}):
         privatize(order(folder, epsilon="0.25", **change))
-    os.utime(folder / "in.parquet")
-    (folder / "out.parquet").unlink()
-    privatize(order(folder, epsilon="0.25"))
+    privatize(order(folder, epsilon="0.25", out="e.parquet"))
     assert len(charges(folder)) == 4
-    with pytest.raises(BudgetExhausted):
+    with pytest.raises(BudgetExhausted, match="Released before: labeldp privatize"):
         privatize(order(folder, epsilon="0.25", out="d.parquet"))
     assert not (folder / "d.parquet").exists() and not list(folder.glob(".*"))
+
+
+def test_a_touched_input_never_costs_a_second_epsilon_unasked(folder):
+    write_input(folder, "in.parquet")
+    privatize(order(folder, epsilon="0.25"))
+    before = (folder / "out.parquet").read_bytes()
+    os.utime(folder / "in.parquet")
+    for _ in range(2):
+        with pytest.raises(InvalidArgument, match="add --unchanged"):
+            privatize(order(folder, epsilon="0.25"))
+        (folder / "out.parquet").unlink(missing_ok=True)
+    privatize(order(folder, epsilon="0.25", unchanged=True))
+    assert len(charges(folder)) == 1 and (folder / "out.parquet").read_bytes() == before
+
+
+def test_a_column_that_tells_the_label_can_be_dropped(folder):
+    write_input(folder, "in.parquet")
+    names = pq.read_schema(folder / "in.parquet").names
+    privatize(order(folder, drop=("row id",)))
+    assert "row id" in names and "row id" not in pq.read_schema(folder / "out.parquet").names
+    with pytest.raises(InvalidArgument, match="has no column 'nothing'"):
+        privatize(order(folder, drop=("nothing",), out="b.parquet"))
+
+
+def test_the_spooled_release_names_the_classes(folder):
+    write_input(folder, "in.parquet")
+    done = privatize(order(folder))
+    assert ldp.Release.load(done.release).classes == done.order.classes.names

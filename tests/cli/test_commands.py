@@ -54,10 +54,10 @@ def test_an_older_copy_is_detected_from_a_receipt(ledger, tmp_path):
     [
         (("vault", "status", "--ledger", "missing.ledger"), 1, "There is no ledger at"),
         (("vault", "create", "--budget", "1"), 2, "--ledger"),
-        (("vault", "create", "--ledger", "x.ledger", "--budget", "-1"), 1, "budget must be > 0"),
+        (("vault", "create", "--ledger", "x.ledger", "--budget", "-1"), 2, "budget must be > 0"),
         (("vault", "create", "--ledger", "no/where/x.ledger", "--budget", "1"), 1, "must exist"),
-        (("plan", "--classes", "10", "--rows", "5", "--epsilon", "0"), 1, "epsilon must be > 0"),
-        (("plan", "--classes", "1", "--rows", "5", "--epsilon", "1"), 1, "classes must be"),
+        (("plan", "--classes", "10", "--rows", "5", "--epsilon", "0"), 2, "must be > 0"),
+        (("plan", "--classes", "1", "--rows", "5", "--epsilon", "1"), 2, "between 2 and 100,000"),
         (("plan", "--classes", "a", "--rows", "5", "--epsilon", "1"), 2, "at least two names"),
         (("plan", "--classes", "3", "--rows", "5", "--epsilon", "1", "--prior", "0.5,0.5"), 1, "one number per class"),
         (

@@ -52,7 +52,9 @@ def charges():
 def test_it_speaks_like_the_readme(shell):
     code, out, err = shell()
     assert (code, out) == (0, "")
-    assert err == "3 labels released at epsilon 1 (local, per label). Ledger ads.ledger: 0 of 1 left for these rows.\n"
+    first, second = err.splitlines()
+    assert first == "3 labels released at epsilon 1 (local, per label). Ledger ads.ledger: 0 of 1 left for these rows."
+    assert "with chance 73.1%" in second and "Release.load('ads.ledger.spool/000003')" in second
     assert pq.read_schema("out.parquet").names == ["row_id", "noisy_clicked"]
 
 
@@ -60,7 +62,7 @@ def test_json_goes_to_stdout_and_words_to_stderr(shell):
     code, out, err = shell(epsilon="0.25", json="flag")
     answer = json.loads(out)
     assert code == 0 and "0.75 of 1 left for these rows" in err
-    assert set(answer) == {"rows", "epsilon", "receipt", "left", "out"}
+    assert set(answer) == {"rows", "epsilon", "receipt", "left", "out", "release", "keep_chance"}
     assert (answer["rows"], answer["epsilon"], answer["left"], answer["out"]) == (3, "0.25", "0.75", "out.parquet")
     ldp.Ledger("ads.ledger").verify(answer["receipt"])
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labeldp.budget import Guarantee, Ledger
+from labeldp.budget import Guarantee, Ledger, Odds
+from labeldp.budget.ledger import spool_folder
 from labeldp.bulk.draft import Draft, refuse_existing
 from labeldp.bulk.labels import encode, read_labels
 from labeldp.bulk.noisy import Noise, draw, noisy_schema, pass_through
 from labeldp.bulk.order import FORMAT, Order
 from labeldp.bulk.sinks import KINDS
 from labeldp.bulk.tables import Table, ending, open_table
-from labeldp.errors import InvalidArgument
+from labeldp.errors import BudgetExhausted, InvalidArgument
 from labeldp.vault import Receipt
 
 Progress = Callable[[str, int | None], Callable[[int], None]]
@@ -38,8 +40,21 @@ class Outcome:
     budget: Guarantee
     already_done: bool
 
+    @property
+    def release(self) -> Path:
+        """Where the vault keeps the release, with its likelihood."""
+        return spool_folder(self.order.ledger) / f"{self.receipt.ledger['entry']:06d}"
+
+    @property
+    def keep_chance(self) -> float:
+        """How likely a noisy label is the true one."""
+        odds = Odds.within(self.order.epsilon)
+        return odds.keep / (odds.keep + (len(self.order.classes) - 1) * odds.other)
+
     def to_json(self) -> dict[str, Any]:
         return {
+            "release": str(self.release),
+            "keep_chance": self.keep_chance,
             "rows": self.rows,
             "epsilon": self.receipt.epsilon,
             "receipt": self.receipt.to_json(),
@@ -60,23 +75,46 @@ def privatize(order: Order, *, progress: Progress = lambda *_: lambda _: None) -
     """
     table = open_table(order.data)
     ledger = Ledger(order.ledger)
-    job = Job(order, table, order.other_columns(table), order.name(mtime_ns=table.mtime_ns), progress)
-    if ledger.named(job.name) is None:
+    job = Job(order, table, order.other_columns(table), progress)
+    earlier = ledger.named(order.name())
+    if earlier is None:
         refuse_existing(order.out)
+    elif earlier.body["source"] != job.source and not order.unchanged:
+        raise InvalidArgument(
+            f"{order.data} was touched since this command released its labels (ledger entry {earlier.number}). Nothing "
+            "was done. If the labels are the same, add --unchanged: the same noise is written, at no cost. To release "
+            "changed labels, which costs epsilon again, choose another --out."
+        )
     already_done = order.out.exists()
-    noise = job.confirm() if already_done else job.write()
+    refusal = None
+    try:
+        noise = job.confirm() if already_done else job.write()
+    except BudgetExhausted as error:
+        refusal = f"{error}{_released_before(ledger)}"
+    if refusal is not None:
+        raise BudgetExhausted(refusal)
     return Outcome(order, noise.n_labels, noise.receipt, noise.left, ledger.budget(), already_done)
+
+
+def _released_before(ledger: Ledger) -> str:
+    """Say which commands have spent a ledger: their outputs are still there to be used, at no cost."""
+    sources = [entry.body["source"] for entry in ledger.entries() if entry.body["kind"] == "charge"]
+    commands = [source for source in sources if source.startswith("labeldp privatize")]
+    return f" Released before: {commands[-1]}." if commands else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One order with the table it is about; `name` is what the ledger calls it."""
+    """One order with the table it is about."""
 
     order: Order
     table: Table
     others: list[str]
-    name: str
     progress: Progress
+
+    @property
+    def source(self) -> str:
+        return self.order.source(mtime_ns=self.table.mtime_ns)
 
     def write(self) -> Noise:
         """Open the output, then read, charge and draw, then write; the output appears when it is whole."""
@@ -108,7 +146,7 @@ class Job:
             advance=self.progress("Reading labels", table.n_rows),
         )
         table.check_unchanged()
-        return draw(order, column, name=self.name)
+        return draw(order, column, source=self.source)
 
     def _facts(self, noise: Noise) -> dict[str, Any]:
         """Return what a reader of the output needs to know of its noise; all of it public."""
@@ -116,7 +154,7 @@ class Job:
             "format": FORMAT,
             "noisy_column": self.order.noisy_column,
             "classes": list(self.order.classes.names),
-            "receipt": noise.receipt.to_json(),
+            "receipt": noise.receipt.to_json() | {"source": "labeldp privatize"},  # not the paths of this machine
         }
 
     def _is_output(self, noise: Noise) -> bool:

@@ -24,15 +24,6 @@ class LabelColumn:
     numbers: Numbers = field(repr=False)
     ids: list[Any] | None = field(repr=False)
 
-    def for_vault(self) -> NDArray[Any]:
-        """Return the labels in a form that the vault takes: None is its sign for a missing label."""
-        absent = self.numbers == MISSING
-        if not absent.any():
-            return self.numbers
-        labels = self.numbers.astype(object)
-        labels[absent] = None
-        return labels
-
 
 def read_labels(
     table: Table,
@@ -80,7 +71,7 @@ def _problem(numbers: Numbers, missing: str | None, table: Table) -> InvalidArgu
     if len(numbers) == 0:
         return InvalidArgument(f"{table.path} has no rows.")
     if (numbers == STRANGER).any():
-        return InvalidLabels("labels must all be among the declared classes; some are not.")
+        return InvalidLabels("labels must all be among the declared classes; some are not. Case and spaces count.")
     absent = numbers == MISSING
     if absent.all():
         return InvalidLabels("labels must not all be missing.")

@@ -19,6 +19,7 @@ from labeldp.bulk.tables import ROWS_PER_BATCH, Table
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.vault import LabelVault, Receipt
+from labeldp.vault.labels import NumberedLabels
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,16 @@ class Noise:
         return int((self.numbers != MISSING).sum())
 
 
-def draw(order: Order, column: LabelColumn, *, name: str) -> Noise:
-    """Seal the labels and release them once, by randomized response; the same name again is the same release.
-
-    The vault gets class numbers, so its own copy of the release speaks of classes 0 .. K - 1.
-    """
+def draw(order: Order, column: LabelColumn, *, source: str) -> Noise:
+    """Seal the labels and release them once, by randomized response; the same order again is the same release."""
     with LabelVault(
-        column.for_vault(),
-        classes=len(order.classes),
+        NumberedLabels(column.numbers),
+        classes=order.classes.names,
         ids=column.ids,
         ledger=order.ledger,
         missing=order.missing,
     ) as vault:
-        release = vault.release(RandomizedResponse(order.epsilon), name=name)
+        release = vault.release(RandomizedResponse(order.epsilon), name=order.name(), source=source)
         left = vault.remaining(release.rows)
     numbers = np.full(len(column.numbers), MISSING, dtype=np.int32)
     numbers[release.rows] = release.label_numbers

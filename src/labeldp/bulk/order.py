@@ -32,6 +32,8 @@ class Order:
     id_column : a column of unique public ids, if the ledger names rows by id.
     noisy_column : what the noisy column is called.
     missing : "public" if which labels are missing may be known; otherwise none may be.
+    drop : other columns to leave out of the output, such as one that tells the label.
+    unchanged : the caller's word that the labels are still the ones of an earlier run, although the file was touched.
     """
 
     data: Path
@@ -43,6 +45,8 @@ class Order:
     noisy_column: str
     id_column: str | None = None
     missing: str | None = None
+    drop: tuple[str, ...] = ()
+    unchanged: bool = False
 
     def __post_init__(self) -> None:
         ending(self.data)
@@ -54,15 +58,11 @@ class Order:
         if not self.noisy_column:
             raise InvalidArgument("the noisy column must have a name.")
 
-    def name(self, *, mtime_ns: int) -> str:
-        """Return the name under which the ledger knows this order, so that the same order again is the same release.
-
-        The input is known by its path and time of change. Its size is left out: it can depend on labels.
-        """
+    def name(self) -> str:
+        """Return the name under which the ledger knows this order, so that the same order again is the same release."""
         facts = {
             "format": FORMAT,
             "data": os.path.abspath(self.data),
-            "mtime_ns": mtime_ns,
             "label": self.label,
             "classes": self.classes.names,
             "epsilon": self.epsilon.units,
@@ -70,15 +70,24 @@ class Order:
             "noisy_column": self.noisy_column,
             "id_column": self.id_column,
             "missing": self.missing,
+            "drop": sorted(self.drop),
         }
         return f"privatize {hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()}"
 
+    def source(self, *, mtime_ns: int) -> str:
+        """Return the certificate's words on where the labels came from, and went.
+
+        The input is known by its path and time of change. Its size is left out: it can depend on labels.
+        """
+        data, out = (json.dumps(os.path.abspath(path)) for path in (self.data, self.out))
+        return f"labeldp privatize --data {data} --label {json.dumps(self.label)} --out {out}, input of time {mtime_ns}"
+
     def other_columns(self, table: Table) -> list[str]:
         """Return the public columns of a table that fits this order."""
-        for wanted in (self.label, self.id_column):
+        for wanted in (self.label, self.id_column, *self.drop):
             if wanted is not None and wanted not in table.names:
                 raise InvalidArgument(f"{table.path} has no column {wanted!r}; {self._columns(table)}.")
-        others = [name for name in table.names if name != self.label]
+        others = [name for name in table.names if name != self.label and name not in self.drop]
         if self.noisy_column in others:
             raise InvalidArgument(f"{table.path} has a column {self.noisy_column!r} already: choose a --noisy-column.")
         self._check_type(table.schema.field(self.label).type)

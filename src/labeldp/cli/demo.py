@@ -27,7 +27,7 @@ NATS_TO_BITS = 1 / np.log(2)
 @click.command()
 def demo() -> None:
     """See the mechanisms at work on handwritten digits: noisy labels, priors, information, a budget that holds."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
     images, labels = _digits()
     console.print(f"{len(labels):,} handwritten digits (public data, used as if their labels were secret).\n")
     _show_a_release(console, labels)
@@ -47,7 +47,7 @@ def _show_a_release(console: Console, labels: NDArray[Any]) -> None:
     for digit, share, error in zip(shares.classes, shares.estimates, shares.standard_errors, strict=True):
         bar = "█" * max(0, round(float(share) * 200))
         console.print(f"   digit {digit}  {share:6.1%} ± {error:.1%}  [cyan]{bar}[/cyan]")
-    console.print("   (the digits are about equally frequent: 10 % each)")
+    console.print("   (in truth about 10 % each; ± is one standard error)")
 
 
 def _show_priors(console: Console, images: NDArray[Any], labels: NDArray[Any]) -> None:
@@ -88,7 +88,7 @@ def _tells(mechanism: GroupMechanism, priors: NDArray[Any]) -> tuple[str, str, s
     response = Response(groups, Odds.within(Epsilon.of(mechanism.epsilon)))
     bits = float(report_information(response, priors).mean()) * NATS_TO_BITS
     right = float(chance_of_true_label(response, priors).mean())
-    bar = "█" * round(bits * 10)
+    bar = "█" * max(1, round(bits * 7))
     return type(mechanism).__name__, f"{groups.sizes.mean():.1f}", f"{right:.0%}", f"{bits:.3f}", f"[cyan]{bar}[/cyan]"
 
 

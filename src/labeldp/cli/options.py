@@ -10,8 +10,12 @@ from typing import Any
 import click
 from rich.console import Console
 
+from labeldp.budget.epsilon import Epsilon
+from labeldp.checks import MAX_CLASSES
+from labeldp.errors import InvalidArgument
+
 data = Console(highlight=False)
-words = Console(stderr=True, highlight=False, soft_wrap=True)
+words = Console(stderr=True, highlight=False)
 """Data goes to stdout, words and progress to stderr."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
@@ -32,11 +36,25 @@ class ClassList(click.ParamType[Any]):
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]
         if value.strip().isascii() and value.strip().isdecimal():
+            if not 2 <= int(value) <= MAX_CLASSES:
+                self.fail(f"a count of classes must be between 2 and {MAX_CLASSES:,}, got {value}.", param, ctx)
             return int(value)
         names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True))]
         if len(names) < 2 or not all(names):
             self.fail("give a count, such as 10, or at least two names, such as no,yes.", param, ctx)
         return names
+
+
+class EpsilonText(click.ParamType[Any]):
+    """An epsilon, read exactly."""
+
+    name = "epsilon"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Epsilon:
+        try:
+            return Epsilon.of(value, name=param.name if param is not None and param.name else "epsilon")
+        except InvalidArgument as error:
+            self.fail(str(error), param, ctx)
 
 
 def print_json(value: Any) -> None:

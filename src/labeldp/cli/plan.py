@@ -14,7 +14,7 @@ from rich.table import Table
 
 from labeldp import checks
 from labeldp.budget import Epsilon, Odds
-from labeldp.cli.options import ClassList, data, json_option, print_json, words
+from labeldp.cli.options import ClassList, EpsilonText, data, json_option, print_json, words
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import GroupedResponse, GroupMechanism, RandomizedResponse, RRWithPrior
 from labeldp.mechanisms.channel import Response
@@ -41,15 +41,12 @@ class Outlook:
 @click.command()
 @click.option("--classes", required=True, type=ClassList(), help="A count, or a list of names.")
 @click.option("--rows", "n_rows", required=True, type=click.IntRange(min=1), help="How many labels there are.")
-@click.option("--epsilon", required=True, help="The epsilon to plan for.")
+@click.option("--epsilon", "cost", required=True, type=EpsilonText(), help="The epsilon to plan for.")
 @click.option("--prior", help="How likely each class is believed to be, separated by commas; by default all equally.")
 @json_option
-def plan(classes: int | list[str], n_rows: int, epsilon: str, prior: str | None, as_json: bool) -> None:
+def plan(classes: int | list[str], n_rows: int, cost: Epsilon, prior: str | None, as_json: bool) -> None:
     """Show what each mechanism would give at an epsilon: chance of the true label, information, advice."""
-    n_classes = checks.integer(
-        at_least=2, at_most=checks.MAX_CLASSES, classes=classes if isinstance(classes, int) else len(classes)
-    )
-    cost = Epsilon.of(epsilon)
+    n_classes = classes if isinstance(classes, int) else len(classes)
     believed = _prior(prior, n_classes)
     outlooks = [_outlook(kind(cost), believed) for kind in (RandomizedResponse, RRWithPrior, GroupedResponse)]
     error = frequency_error(n_rows, n_classes, cost)
@@ -92,11 +89,12 @@ def frequency_error(n_rows: int, n_classes: int, epsilon: Epsilon) -> float | No
 
 def _advice(outlooks: list[Outlook], n_rows: int, error: float | None) -> list[str]:
     plain, likely, grouped = outlooks
-    best = max(outlooks, key=lambda outlook: outlook.bits_per_label)
     gain = grouped.bits_per_label / plain.bits_per_label if plain.bits_per_label > 0 else 1.0
-    total = best.bits_per_label * n_rows
-    advice = [f"{n_rows:,} labels carry about {total:,.4g} bits in all through {best.mechanism}."]
-    if gain > 1.05:
+    best = grouped if gain > 1.05 else plain
+    advice = [
+        f"{n_rows:,} labels carry about {best.bits_per_label * n_rows:,.4g} bits in all through {best.mechanism}."
+    ]
+    if best is grouped:
         advice.append(
             f"To train a model, release with GroupedResponse and train on release.likelihood(): {gain:.1f} times the "
             "information of RandomizedResponse. A report is then a group of labels."
@@ -107,7 +105,9 @@ def _advice(outlooks: list[Outlook], n_rows: int, error: float | None) -> list[s
         )
     if likely.reports < 2:
         advice.append("This prior is so sure that RRWithPrior would not look at the labels at all.")
-    if error is not None:
+    if error is None or error > 0.5:
+        advice.append("There are too few labels, or too small an epsilon, to estimate how frequent the classes are.")
+    else:
         advice.append(
             f"To count classes, RandomizedResponse estimates a share with a standard error of about {error:.2g}; "
             "rarer classes than twice that cannot be seen."
@@ -129,14 +129,14 @@ def _table(outlooks: list[Outlook], n_rows: int, n_classes: int, epsilon: Epsilo
         "bits per label",
         "share of limit",
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", min_width=9)
     for outlook in outlooks:
         table.add_row(
             outlook.mechanism,
-            f"{outlook.reports:.3g}",
-            f"{outlook.labels_per_report:.3g}",
+            f"{outlook.reports:,.4g}" if outlook.reports < 100 else f"{outlook.reports:,.0f}",
+            f"{outlook.labels_per_report:,.4g}",
             f"{outlook.chance_of_true_label:.1%}",
-            f"{outlook.bits_per_label:.4g}",
+            f"{outlook.bits_per_label:.3g}",
             "-" if outlook.share_of_limit is None else f"{outlook.share_of_limit:.1%}",
         )
     return table
@@ -151,4 +151,6 @@ def _prior(text: str | None, n_classes: int) -> NDArray[Any]:
         raise InvalidArgument("prior must be numbers separated by commas, such as 0.7,0.2,0.1.") from None
     if len(numbers) != n_classes:
         raise InvalidArgument(f"prior must have one number per class ({n_classes}), got {len(numbers)}.")
+    if not (abs(numbers.sum() - 1) <= checks.PRIOR_SUM_TOLERANCE and numbers.min() >= 0):
+        raise InvalidArgument("prior must be numbers from 0 to 1 that sum to 1.")
     return checks.probabilities(numbers[None], 1, n_classes)[0].astype(np.float64)

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The new file: .csv or .parquet.")
 @click.option("--id", "id_column", help="A column of unique public ids, by which the ledger knows rows.")
 @click.option("--noisy-column", help="The name of the noisy column; noisy_LABEL unless given.")
-@click.option("--missing", type=click.Choice(["public"]), help="Which labels are missing may be known; they stay so.")
+@click.option(
+    "--missing", type=click.Choice(["public"]), help="Say public if it is no secret which labels are missing."
+)
+@click.option(
+    "--drop", multiple=True, help="A column to leave out of the output, as one that tells the label; repeatable."
+)
+@click.option(
+    "--unchanged", is_flag=True, help="The file was touched since an earlier run, but its labels are the same."
+)
 @json_option
 def privatize(
     data: Path,
@@ -38,12 +46,14 @@ def privatize(
     id_column: str | None,
     noisy_column: str | None,
     missing: str | None,
+    drop: tuple[str, ...],
+    unchanged: bool,
     as_json: bool,
 ) -> None:
     """Turn a column of labels in a CSV or Parquet file into a noisy one.
 
     Every label is kept, or replaced by another class, at random (randomized response); the ledger is charged first. All
-    other columns are passed through: leave out any that tells the label. If the command is stopped, run it again: it
+    other columns are passed through: --drop any that tells the label. If the command is stopped, run it again: it
     is completed with the same noise and is not charged twice.
 
     In a CSV an empty cell is missing, and the output is UTF-8 with line feeds.
@@ -63,6 +73,8 @@ def privatize(
             noisy_column=f"noisy_{label}" if noisy_column is None else noisy_column,
             id_column=id_column,
             missing=missing,
+            drop=drop,
+            unchanged=unchanged,
         )
     except InvalidArgument as error:  # wrong whatever the files hold
         raise click.UsageError(str(error)) from None
@@ -70,8 +82,7 @@ def privatize(
         with _progress() as progress:
             outcome = run(order, progress=progress)
     except KeyboardInterrupt:
-        click.echo("Run the same command again to finish; nothing is charged twice.", err=True)
-        raise
+        raise click.ClickException("Stopped. Run the same command again to finish; nothing is charged twice.") from None
     click.echo(_sentence(order, outcome), err=True)
     if as_json:
         print_json(outcome.to_json())
@@ -81,7 +92,9 @@ def _sentence(order: Order, outcome: Outcome) -> str:
     done = f"{order.out} is done already: " if outcome.already_done else ""
     return (
         f"{done}{outcome.rows:,} labels released at epsilon {outcome.receipt.epsilon} ({outcome.receipt.trust}, per label). "
-        f"Ledger {order.ledger}: {outcome.left.epsilon} of {outcome.budget.epsilon} left for these rows."
+        f"Ledger {order.ledger}: {outcome.left.epsilon} of {outcome.budget.epsilon} left for these rows.\n"
+        f"Each noisy label is the true one with chance {outcome.keep_chance:.1%}. To count classes or to train on the "
+        f"likelihood: labeldp.Release.load({str(outcome.release)!r})."
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from labeldp.budget import Guarantee, Ledger, create_ledger
-from labeldp.cli.options import json_option, ledger_option, print_json, words
+from labeldp.budget import Epsilon, Guarantee, Ledger, create_ledger
+from labeldp.cli.options import EpsilonText, json_option, ledger_option, print_json, words
 from labeldp.errors import InvalidArgument
 
 
@@ -18,11 +18,11 @@ def vault() -> None:
 
 
 @vault.command()
-@ledger_option
-@click.option("--budget", required=True, help="The most epsilon that any label may ever spend.")
+@click.option("--ledger", required=True, type=click.Path(path_type=Path), help="The ledger's new file.")
+@click.option("--budget", required=True, type=EpsilonText(), help="The most epsilon that any label may ever spend.")
 @click.option("--delta", default="0", show_default=True, help="The most delta that any label may ever spend.")
 @click.option("--rows", "n_rows", type=int, help="How many rows the dataset has, if it will be known by position.")
-def create(ledger: Path, budget: str, delta: str, n_rows: int | None) -> None:
+def create(ledger: Path, budget: Epsilon, delta: str, n_rows: int | None) -> None:
     """Make a new ledger. It is never overwritten."""
     made = create_ledger(ledger, budget=budget, delta=delta, n_rows=n_rows)
     words.print(f"Ledger {ledger} created: {made.budget()} per label.")
@@ -30,10 +30,10 @@ def create(ledger: Path, budget: str, delta: str, n_rows: int | None) -> None:
 
 @vault.command("raise")
 @ledger_option
-@click.option("--budget", required=True, help="The new limit, above the present one.")
+@click.option("--budget", required=True, type=EpsilonText(), help="The new limit, above the present one.")
 @click.option("--delta", help="The new limit on delta; by default it stays as it is.")
 @click.option("--reason", required=True, help="Why; it is logged in the ledger and shown in certificates.")
-def raise_(ledger: Path, budget: str, delta: str | None, reason: str) -> None:
+def raise_(ledger: Path, budget: Epsilon, delta: str | None, reason: str) -> None:
     """Raise the limit of a ledger, as a logged act of the owner."""
     opened = Ledger(ledger)
     before = opened.budget()
@@ -67,7 +67,8 @@ def status(ledger: Path, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    words.print(f"Ledger {ledger}: {facts['rows'] or 'no'} rows, {len(queries)} queries.")
+    rows = f"{facts['rows']:,} rows" if facts["rows"] else "no dataset opened yet"
+    words.print(f"Ledger {ledger}: {rows}, {len(queries)} {'query' if len(queries) == 1 else 'queries'}.")
     words.print(f"The most-charged label has spent {spent} of {budget}.")
     if waiting:
         words.print(
@@ -82,7 +83,7 @@ def status(ledger: Path, as_json: bool) -> None:
     "--receipt", type=click.Path(path_type=Path), help="A release's .json: check that its charge is still in here."
 )
 def verify(ledger: Path, receipt: Path | None) -> None:
-    """Check a ledger's chain and sums, and that it is no older than a receipt."""
+    """Check a ledger's chain and sums, and a receipt."""
     opened = Ledger(ledger)
     opened.verify(None if receipt is None else _receipt(receipt))
     known = "" if receipt is None else " The receipt's charge is in it."

@@ -113,6 +113,21 @@ class SealedLabels:
         return self
 
 
+class NumberedLabels:
+    """Labels that were encoded already: class numbers 0 .. K - 1 of a declared class list, UNKNOWN where one is missing."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, numbers: NDArray[Any]) -> None:
+        self.numbers = numbers
+
+    def __repr__(self) -> str:
+        return "<labels>"
+
+    def __reduce__(self) -> NoReturn:
+        raise LabelDPError("True labels are never pickled.")
+
+
 class Unsealed:
     """Labels on their way in, so that no frame of a traceback shows them."""
 
@@ -140,10 +155,12 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
     if isinstance(labels, SealedLabels):
         return None, "labels must be the labels themselves; these are sealed already."
     try:
-        column = _column(labels)
+        numbered = isinstance(labels, NumberedLabels)
+        column = _numbered_column(labels.numbers) if numbered else _column(labels)
         if column is None:
             return None, "labels must be a column: one dimension, at least one row."
         values, absent = column
+        encode = _encoder(Classes.declared(len(classes)) if numbered else classes)
         if absent.any() and missing != "public":
             return None, (
                 "labels must not be missing. If which labels are missing is public, say missing='public'; their rows are then "
@@ -153,7 +170,7 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
         if not labelled.any():
             return None, "labels must not all be missing."
         known = values[labelled] if absent.any() else values
-        numbers = _encoder(classes)(known)
+        numbers = encode(known)
         if numbers is None:
             return None, f"labels must be of the type of the declared classes ({_type_words(classes)})."
         if not ((numbers >= 0) & (numbers < len(classes))).all():
@@ -163,6 +180,11 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
         return SealedLabels(sealed, labelled), ""
     except Exception:  # whatever numpy or pandas says could quote a label
         return None, f"labels must be a column of {_type_words(classes)}; this object cannot be read as one."
+
+
+def _numbered_column(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+    fits = numbers.ndim == 1 and len(numbers) > 0 and numbers.dtype.kind == "i"
+    return (numbers, numbers == UNKNOWN) if fits else None
 
 
 def _type_words(classes: Classes) -> str:

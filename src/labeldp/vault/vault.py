@@ -91,7 +91,9 @@ class LabelVault:
         if missing is not None:
             checks.one_of(("public",), missing=missing)
         if (budget is None) == (ledger is None):
-            raise InvalidArgument("a vault needs either a budget, such as budget='2', or the path of a ledger.")
+            raise InvalidArgument(
+                "a vault needs either a budget, such as budget='2', or the path of a ledger, and not both."
+            )
         limit = None if budget is None else Guarantee.of(budget, delta=delta, name="budget")
         if isinstance(ledger, Ledger) or not isinstance(ledger, (str, os.PathLike, type(None))):
             raise InvalidArgument(f"ledger must be the path of a ledger, got {type(ledger).__name__}.")
@@ -484,7 +486,7 @@ def _source(source: Source, needed: bool) -> str:
     if source is None:
         return "not stated" if needed else "none needed"
     if isinstance(source, str):
-        return checks.text(source=source, at_most=500)
+        return checks.text(source=source, at_most=10_000)
     releases = [source] if isinstance(source, Stored) else list(source) if isinstance(source, (list, tuple)) else []
     if not releases or not all(isinstance(release, Stored) for release in releases):
         raise InvalidArgument("source must be a sentence, a release, or a list of releases.")
