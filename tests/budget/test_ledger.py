@@ -820,7 +820,7 @@ def test_a_certificate_is_json_and_lists_every_query_with_its_cost(busy):
     assert made["budget"] == {"epsilon": "3", "delta": "0"}
     assert made["ledger"]["entry"] == Ledger(busy).head()[0]
     assert made["ledger"]["hash"] == Ledger(busy).head()[1]
-    assert made["trust"] == made["interaction"] == "local"
+    assert made["trust"] == "local" and made["interaction"] == "sequentially interactive local"
     assert made["private"] is True and "stamp" not in made
 
 

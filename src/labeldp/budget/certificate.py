@@ -15,6 +15,7 @@ from labeldp.budget.ledger import Ledger
 
 FORMAT = "labeldp-certificate-1"
 NOT_PRIVATE = "NOT PRIVATE"
+STAMP = f"{NOT_PRIVATE}: some noise came from a seeded generator and can be replayed."
 
 ADJACENCY = (
     "One label is replaced by another of the declared classes. Features, class list, row count, row order, row ids, which "
@@ -34,12 +35,18 @@ class People:
     ledger_rows: NDArray[np.int64]
 
     def summary(self, ledger: Ledger) -> dict[str, Any]:
-        spent = np.zeros(int(self.person_of_row.max()) + 1, dtype=np.int64)
-        np.add.at(spent, self.person_of_row, ledger.spent_by_row(self.ledger_rows))
+        """Return what one person may lose, over the rows of this dataset."""
+        labels = np.bincount(self.person_of_row)
+        parts = np.divmod(ledger.spent_by_row(self.ledger_rows), 10**6)  # two halves, whose sums cannot overflow
+        totals = []
+        for part in parts:
+            total = np.zeros(len(labels), dtype=np.int64)
+            np.add.at(total, self.person_of_row, part)
+            totals.append(total.astype(object))
         return {
-            "people": len(spent),
-            "largest number of labels of one person": int(np.bincount(self.person_of_row).max()),
-            "largest epsilon of one person": decimal_text(int(spent.max()), 12),
+            "people": len(labels),
+            "largest number of labels of one person": int(labels.max()),
+            "largest epsilon of one person": decimal_text(int((totals[0] * 10**6 + totals[1]).max()), 12),
         }
 
 
@@ -50,14 +57,12 @@ def certificate(ledger: Ledger, people: People | None = None) -> dict[str, Any]:
     private = all(query["private"] for query in queries)
     curator = any(query["trust"] == "curator" for query in queries)
     spent, budget = ledger.spent(), ledger.budget()
-    stages = any(query["priors"] is not None for query in queries)
+    stages = len(queries) > 1  # a later query may have been chosen by earlier answers
     return {
         "format": FORMAT,
         "private": private,
-        **(
-            {} if private else {"stamp": f"{NOT_PRIVATE}: some noise came from a seeded generator and can be replayed."}
-        ),
-        "guarantee": _words(spent, curator),
+        **({} if private else {"stamp": STAMP}),
+        "guarantee": _words(spent, curator) if private else STAMP,
         "trust": "curator" if curator else "local",
         "interaction": "curator" if curator else "sequentially interactive local" if stages else "local",
         "unit": "per label, not per person" if people is None else "per label; people below",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,9 @@ class Odds:
 
     @property
     def realised_epsilon(self) -> float:
-        """ln(keep/other), rounded down to 12 places."""
+        """ln(keep/other), rounded up to 12 places, which never exceeds the epsilon of the odds."""
         with localcontext(Context(prec=40)):
-            units = int((Decimal(self.keep) / self.other).ln() * UNITS_PER_ONE)
+            units = ceil((Decimal(self.keep) / self.other).ln() * UNITS_PER_ONE)
         return units / UNITS_PER_ONE
 
 

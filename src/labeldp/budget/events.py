@@ -10,7 +10,7 @@ from labeldp.budget.ledger import Ledger
 from labeldp.errors import LabelDPError, MissingExtra
 
 
-def dp_event(ledger: Ledger) -> Any:
+def dp_event(ledger: Ledger, row: int | None = None) -> Any:
     """Return the events of the most-charged label as one composed dp_accounting event, for replace-one adjacency.
 
     Every query recorded with delta = 0 is exported as binary randomized response with its epsilon, which dominates every
@@ -23,7 +23,7 @@ def dp_event(ledger: Ledger) -> Any:
         raise MissingExtra("dp_accounting is not installed: pip install 'labeldp[accounting]'.") from None
     costs = [
         Guarantee.of(entry.body["cost"]["epsilon"], delta=entry.body["cost"]["delta"])
-        for entry in ledger.charges_of_most_charged_row()
+        for entry in ledger.charges_of(row)
     ]
     if any(cost.delta_units for cost in costs):
         raise LabelDPError(

@@ -134,10 +134,10 @@ class Ledger:
         with self._read():
             return self._history.spending.of_rows(rows)[0]
 
-    def charges_of_most_charged_row(self) -> list[Entry]:
-        """Return the entries that charge the row with the largest epsilon."""
+    def charges_of(self, row: int | None) -> list[Entry]:
+        """Return the entries that charge a ledger row; by default the row with the largest sum of epsilons."""
         with self._read() as db:
-            row = self._history.spending.most_charged_row()
+            row = self._history.spending.most_charged_row() if row is None else row
             return [entry for entry in chained(db) if entry.body["kind"] == "charge" and entry.runs.holds(row)]
 
     def n_rows(self) -> int | None:
@@ -214,12 +214,20 @@ class Ledger:
         The operating system frees the lock when its holder dies, however it dies; so an entry that is charged but not
         handed over belongs, inside this block, to a query that will never go on.
         """
+        key = self.path or self
+        held = _held_by_this_thread()
+        if key in held:
+            raise LedgerError("A query cannot be asked from within another query of the same ledger, as by its priors.")
         with self._thread_lock:
-            if self.path is None:
-                yield
-                return
-            with closing(locked(self.path)):
-                yield
+            held.add(key)
+            try:
+                if self.path is None:
+                    yield
+                else:
+                    with closing(locked(self.path)):
+                        yield
+            finally:
+                held.discard(key)
 
     def interrupted(self, request: dict[str, Any]) -> Entry | None:
         """Return the newest entry for the same request whose release was never handed over."""
@@ -451,3 +459,14 @@ def _reset_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+_holds = threading.local()
+
+
+def _held_by_this_thread() -> set[Any]:
+    """Return the ledgers whose exclusive lock this thread holds in this process."""
+    if getattr(_holds, "pid", None) != os.getpid():
+        _holds.pid, _holds.ledgers = os.getpid(), set()
+    held: set[Any] = _holds.ledgers
+    return held

@@ -33,6 +33,8 @@ class Runs:
         """Take strictly increasing row numbers."""
         if len(rows) == 0:
             return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        if (rows[1:] <= rows[:-1]).any():
+            raise AssertionError("rows must be strictly increasing: a row named twice would be charged once")
         breaks = np.flatnonzero(np.diff(rows) != 1)
         starts = rows[np.concatenate(([0], breaks + 1))]
         stops = rows[np.concatenate((breaks, [len(rows) - 1]))] + 1

@@ -36,19 +36,31 @@ def read_labels(
 ) -> LabelColumn:
     """Read the label column and check all of it, so that a failure points at no row and no label."""
     needed = [label] if id_column is None else [label, id_column]
+    column, problem = _try_to_read(table, needed, classes, missing, advance)
+    if column is None:
+        raise problem
+    return column
+
+
+def _try_to_read(
+    table: Table, needed: list[str], classes: DeclaredClasses, missing: str | None, advance: Callable[[int], None]
+) -> tuple[LabelColumn | None, InvalidArgument]:
+    """Return the column, or a fresh error whose traceback leads to no frame that holds labels."""
     parts: list[Numbers] = []
     ids: list[Any] = []
-    for batch in table.batches(table.to_check(needed)):
-        parts.append(encode(batch.column(label), classes))
-        if id_column is not None:
-            ids += batch.column(id_column).to_pylist()
-        advance(len(batch))
+    try:
+        for batch in table.batches(table.to_check(needed)):
+            parts.append(encode(batch.column(needed[0]), classes))
+            if len(needed) > 1:
+                ids += batch.column(needed[1]).to_pylist()
+            advance(len(batch))
+    except InvalidArgument as error:
+        return None, type(error)(str(error))
     numbers = np.concatenate(parts) if parts else np.empty(0, np.int8)
     problem = _problem(numbers, missing, table)
-    if problem is None:
-        return LabelColumn(numbers, None if id_column is None else ids)
-    del parts, numbers  # no frame of the traceback holds them
-    raise problem
+    if problem is not None:
+        return None, problem
+    return LabelColumn(numbers, ids if len(needed) > 1 else None), InvalidArgument("")
 
 
 def encode(column: Any, classes: DeclaredClasses) -> Numbers:

@@ -95,7 +95,8 @@ class Order:
 
     def _columns(self, table: Table) -> str:
         """Name the columns, unless they could be a first line of data, which holds a label."""
-        if any(self.classes.number_of(name) >= 0 or NUMBER.fullmatch(name) for name in table.names):
+        classes = {str(name).strip().casefold() for name in self.classes.names}
+        if any(name.strip().casefold() in classes or NUMBER.fullmatch(name) for name in table.names):
             return f"its {len(table.names)} column names look like data. Is the header line missing?"
         return f"its columns are {', '.join(map(repr, table.names))}"
 

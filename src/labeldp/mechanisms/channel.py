@@ -148,6 +148,8 @@ class Table:
     kind = "table"
 
     def __post_init__(self) -> None:
+        if type(self.weights) is not np.ndarray or self.weights.dtype != np.int64 or self.weights.ndim != 2:
+            raise AssertionError("a table must be whole numbers, labels x outputs")
         columns = [[int(weight) for weight in column] for column in self.weights.T]
         if any(max(column) * self.odds.other > min(column) * self.odds.keep or min(column) < 1 for column in columns):
             raise AssertionError("a column of the table breaks epsilon")

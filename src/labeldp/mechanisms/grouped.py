@@ -21,6 +21,9 @@ Loads = NDArray[Any]  # uint32, or uint64 past 256 groups
 MASS_BITS = 22
 """Prior masses are added as whole numbers of 2^-22, so that no order of summation matters."""
 
+MOST_DEALT_GROUPS = 512
+"""Dealing takes classes x groups steps a row; beyond this many groups only one label each is tried."""
+
 NO_GAIN = 1e-12
 """Information (nats) that is not worth another group."""
 
@@ -75,7 +78,7 @@ class GroupedResponse(GroupMechanism):
             rows = open_rows[better]
             best[rows], counts[rows] = gained[better], m
             if everywhere and better.all():
-                dealt = groups
+                dealt = groups.astype(dealt.dtype)
             else:
                 dealt[:, rows] = groups[:, better]
         by_label = np.empty((n_rows, n_classes), dtype=dealt.dtype)
@@ -127,9 +130,9 @@ def group_counts(n_classes: int, ratio: float) -> list[int]:
     """
     largest = int(min(n_classes, np.ceil(ratio) + 1))
     counts = [2]
-    while counts[-1] < largest:
-        counts.append(min(largest, counts[-1] + max(1, counts[-1] // 8)))
-    return counts
+    while counts[-1] < min(largest, MOST_DEALT_GROUPS):
+        counts.append(min(largest, MOST_DEALT_GROUPS, counts[-1] + max(1, counts[-1] // 8)))
+    return counts if counts[-1] == largest or largest < n_classes else [*counts, n_classes]
 
 
 def loads_of(priors: Priors, most_groups: int) -> Loads:
@@ -148,6 +151,9 @@ def deal_to_lightest(masses: Loads, m: int) -> tuple[NDArray[np.unsignedinteger[
     The loads are kept in ascending order, and each carries its group's number in its lowest bits, so that the lightest
     group is always the first and of equally light groups the lowest number wins.
     """
+    if m == len(masses):  # one label each
+        alone = np.broadcast_to(np.arange(m, dtype=unsigned(m))[:, None], masses.shape)
+        return alone, masses / 2.0 ** (MASS_BITS + (NUMBER_BITS if masses.dtype == np.uint32 else 2 * NUMBER_BITS))
     integers = masses.dtype.type
     number_bits = NUMBER_BITS if integers is np.uint32 else 2 * NUMBER_BITS
     loads = [np.full(masses.shape[1], group, dtype=integers) for group in range(m)]

@@ -219,14 +219,16 @@ def check_well_formed(groups: Groups, *, n_rows: int, n_classes: int) -> None:
 def own_copy(groups: Groups) -> Groups:
     """Return the same map in arrays that nobody else can write to."""
     if isinstance(groups, Candidates):
-        return Candidates(_frozen(groups.members), _frozen(groups.counts), groups.n_classes)
+        return Candidates(_frozen(groups.members), _frozen(groups.counts, wide=True), groups.n_classes)
     if isinstance(groups, DealtGroups):
-        return DealtGroups(_frozen(groups.groups), _frozen(groups.counts))
+        return DealtGroups(_frozen(groups.groups), _frozen(groups.counts, wide=True))
     return groups
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def _frozen(array: NDArray[Any], *, wide: bool = False) -> NDArray[Any]:
     copy = np.array(array)
+    if copy.dtype.kind in "iu" and (wide or copy.dtype.itemsize == 8):
+        copy = copy.astype(np.int64)  # what does not fit turns negative, and is refused
     copy.flags.writeable = False
     return copy
 
@@ -237,7 +239,9 @@ def _are_integers(*arrays: NDArray[Any]) -> bool:
 
 def _candidates_fit(groups: Candidates) -> bool:
     members, counts = groups.members, groups.counts
-    if members.ndim != 1 or counts.ndim != 1 or (counts < 1).any() or int(counts.sum()) != len(members):
+    if members.ndim != 1 or counts.ndim != 1 or (counts < 1).any() or (counts > groups.n_classes).any():
+        return False
+    if int(counts.sum()) != len(members):
         return False
     first = np.zeros(len(members), dtype=np.bool_)
     first[np.cumsum(counts) - counts] = True
@@ -247,7 +251,7 @@ def _candidates_fit(groups: Candidates) -> bool:
 
 def _dealt_fit(groups: DealtGroups) -> bool:
     table, counts = groups.groups, groups.counts
-    if table.ndim != 2 or counts.shape != (len(table),) or (counts < 1).any():
+    if table.ndim != 2 or counts.shape != (len(table),) or (counts < 1).any() or (counts > groups.n_classes).any():
         return False
     return bool(table.min() >= 0 and (table < counts[:, None]).all())
 

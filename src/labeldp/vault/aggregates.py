@@ -34,6 +34,9 @@ class HistogramRelease(Stored):
     classes: tuple[Any, ...]
     receipt: Receipt
 
+    def __post_init__(self) -> None:
+        self.counts.flags.writeable = False
+
     KIND = "histogram"
 
     def projected(self) -> Floats:
@@ -43,10 +46,6 @@ class HistogramRelease(Stored):
         [[7.0, 0.0, 3.0]]
         """
         return project_on_totals(self.counts.astype(np.float64), self.totals)
-
-    @property
-    def private(self) -> bool:
-        return self.receipt.private
 
     def contents(self) -> tuple[Facts, Arrays]:
         facts = {
@@ -81,6 +80,9 @@ class SumRelease(Stored):
     high: int
     receipt: Receipt
 
+    def __post_init__(self) -> None:
+        self.sums.flags.writeable = False
+
     KIND = "sums"
 
     def means(self) -> Floats:
@@ -88,10 +90,6 @@ class SumRelease(Stored):
         middle = (self.low + self.high) / 2
         means = np.divide(self.sums, self.totals, out=np.full(len(self.sums), middle), where=self.totals > 0)
         return np.clip(means, self.low, self.high)
-
-    @property
-    def private(self) -> bool:
-        return self.receipt.private
 
     def contents(self) -> tuple[Facts, Arrays]:
         facts = {
@@ -128,10 +126,6 @@ class AgreementRelease(Stored):
     def share(self) -> float:
         """The noisy accuracy, clipped to [0, 1]."""
         return float(np.clip(self.count / self.n_rows, 0.0, 1.0))
-
-    @property
-    def private(self) -> bool:
-        return self.receipt.private
 
     def contents(self) -> tuple[Facts, Arrays]:
         facts = {"kind": self.KIND, "private": self.private, "count": self.count, "n_rows": self.n_rows}

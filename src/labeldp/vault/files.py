@@ -30,6 +30,11 @@ class Stored(ABC):
 
     receipt: Receipt
 
+    @property
+    def private(self) -> bool:
+        """False for what protects nothing: seeded noise, or an unprotected baseline."""
+        return self.receipt.private
+
     @abstractmethod
     def contents(self) -> tuple[Facts, Arrays]:
         """Return what the file must hold."""

@@ -89,10 +89,11 @@ class SealedLabels:
         self.labelled = labelled
         """Which rows have a label; public where some are missing."""
 
-    def open(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def open(self, rows: NDArray[np.int64] | None) -> NDArray[Any]:
+        """Return the class numbers of these rows, or of all."""
         if self._numbers is None:
             raise VaultClosed("This vault is closed.")
-        return self._numbers[rows] if len(rows) < len(self._numbers) else self._numbers
+        return self._numbers if rows is None else self._numbers[rows]
 
     def destroy(self) -> None:
         self._numbers = None
@@ -203,7 +204,11 @@ def _column(labels: Any) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
         if not absent.any():
             values = np.array(values.tolist(), dtype=_tight(values))
         return values, absent
-    values = labels if isinstance(labels, np.ndarray) else np.array(list(labels), dtype=object)
+    if isinstance(labels, np.ma.MaskedArray):
+        absent = np.ma.getmaskarray(labels)
+        column = _column(np.asarray(labels.data))
+        return None if column is None else (column[0], column[1] | absent)
+    values = np.asarray(labels) if isinstance(labels, np.ndarray) else np.array(list(labels), dtype=object)
     if values.ndim != 1 or len(values) == 0:
         return None
     if values.dtype.kind == "f":

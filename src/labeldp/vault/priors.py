@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.budget import Odds
 from labeldp.errors import InvalidArgument
-from labeldp.mechanisms.channel import Channel, Response, Table
+from labeldp.mechanisms.channel import Channel, Response
 from labeldp.mechanisms.dealing import Dealing
 from labeldp.mechanisms.groups import check_well_formed, own_copy, rows_per_chunk
 from labeldp.mechanisms.local import GroupMechanism, LocalMechanism, Priors
@@ -48,8 +48,10 @@ class GivenPriors:
         """Yield row numbers and their checked priors, in order."""
         step = rows_per_chunk(self._n_classes, cells=cells)
         for start in range(0, len(self._rows), step):
-            rows = self._rows[start : start + step]
-            yield rows, self._chunk(rows, start)
+            rows = self._rows[start : start + step].copy()  # a stranger's function may write to it
+            priors = self._chunk(rows.copy(), start).view()
+            priors.flags.writeable = False
+            yield rows, priors
 
     def _chunk(self, rows: Rows, start: int) -> Priors:
         if self._function is not None:
@@ -67,10 +69,13 @@ class GivenPriors:
         """
         if mechanism.needs_priors and not self.given:
             raise InvalidArgument(f"{type(mechanism).__name__} needs priors: one row of probabilities per row.")
-        if isinstance(mechanism, UnbiasedResponse):
-            return Table(mechanism.channel(len(self._rows)).weights, odds, len(self._rows)), None
+        if type(mechanism) is UnbiasedResponse:
+            return mechanism.channel(len(self._rows)), None
         if not isinstance(mechanism, GroupMechanism):
-            raise InvalidArgument(f"mechanism must be a local mechanism of labeldp, got {type(mechanism).__name__}.")
+            raise InvalidArgument(
+                f"{type(mechanism).__name__} must be UnbiasedResponse itself, or a GroupMechanism: a table of a stranger's is "
+                "not drawn from."
+            )
         digest = hashlib.sha256()
         parts = []
         with ThreadPoolExecutor(max_workers=1) as beside:  # digesting takes about as long as sorting

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.errors import InvalidArgument
-from labeldp.mechanisms.channel import ReleasedChannel, Table, channel_from
+from labeldp.mechanisms.channel import ReleasedChannel, Table, Truth, channel_from
 from labeldp.mechanisms.groups import Candidates, DealtGroups, Groups, OwnGroups
 from labeldp.vault.files import Arrays, Facts, Stored
 from labeldp.vault.frequencies import ClassFrequencies, class_frequencies
@@ -39,13 +39,12 @@ class Release(Stored):
     outputs: tuple[Fraction, ...] | None
     receipt: Receipt
 
+    def __post_init__(self) -> None:
+        self.reports.flags.writeable = False
+        self.rows.flags.writeable = False
+
     def __len__(self) -> int:
         return len(self.reports)
-
-    @property
-    def private(self) -> bool:
-        """False for a release that protects nothing: seeded noise, or an unprotected baseline."""
-        return self.receipt.private
 
     @property
     def groups(self) -> Groups:
@@ -146,7 +145,10 @@ class Release(Stored):
         sizes = channel.weights.shape[1] if isinstance(channel, Table) else channel.groups.sizes
         if reports.ndim != 1 or reports.dtype.kind != "u" or rows.shape != reports.shape or (reports >= sizes).any():
             raise InvalidArgument("the file's reports do not fit its channel.")
-        return cls(reports, rows, classes.names, channel, outputs, Receipt.from_json(facts["receipt"]))
+        receipt = Receipt.from_json(facts["receipt"])
+        if isinstance(channel, Truth) and receipt.private:
+            raise InvalidArgument("the file holds true labels but a receipt that calls them private.")
+        return cls(reports, rows, classes.names, channel, outputs, receipt)
 
     def __repr__(self) -> str:
         return f"<Release of {len(self)} reports: {self.receipt}>"

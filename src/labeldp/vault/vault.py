@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -94,6 +95,8 @@ class LabelVault:
             raise InvalidArgument(
                 "a vault needs either a budget, such as budget='2', or the path of a ledger, and not both."
             )
+        if ledger is not None and delta != 0:
+            raise InvalidArgument("delta belongs to a budget; a ledger has its own.")
         limit = None if budget is None else Guarantee.of(budget, delta=delta, name="budget")
         if isinstance(ledger, Ledger) or not isinstance(ledger, (str, os.PathLike, type(None))):
             raise InvalidArgument(f"ledger must be the path of a ledger, got {type(ledger).__name__}.")
@@ -154,14 +157,18 @@ class LabelVault:
         given = GivenPriors(priors, asked, len(self._classes))
         key = new_key() if mechanism.deals_at_random else 0
         first_channel, noted = given.deal(mechanism, Odds.within(epsilon), key)
-        parameters = mechanism.parameters() | {"name": type(mechanism).__name__}
+        parameters = mechanism.parameters() | {"name": type(mechanism).__name__, "epsilon": str(epsilon)}
         request = self._request("release", parameters, asked, name, priors=noted)
 
         def prepare(dealing: int) -> Prepared[Release]:
-            channel = first_channel if dealing == key else given.deal(mechanism, Odds.within(epsilon), dealing)[0]
+            channel, again = (
+                (first_channel, noted) if dealing == key else given.deal(mechanism, Odds.within(epsilon), dealing)
+            )
+            if again != noted:
+                raise InvalidArgument("priors as a function must return the same for the same rows.")
 
             def draw(receipt: Receipt) -> Release:
-                reports = channel.draw(self._labels.open(asked), self._bits)
+                reports = channel.draw(self._open(asked), self._bits)
                 return Release(reports, asked, self._classes.names, channel, outputs, receipt)
 
             return Prepared(self._runs(asked if channel.reveals.all() else asked[channel.reveals]), draw)
@@ -169,10 +176,13 @@ class LabelVault:
         extra = {
             "trust": "local",
             "dealing": key,
-            "source": _source(source, given.given),
+            "source": self._source(source, given.given),
             "realised_epsilon": Odds.within(epsilon).realised_epsilon,
         }
-        return self._answer(request, extra, Guarantee(epsilon.units), prepare, Release)
+        release = self._answer(request, extra, Guarantee(epsilon.units), prepare, Release)
+        return replace(
+            release, rows=asked
+        )  # a named one may have been asked by a vault that numbers its rows otherwise
 
     def _numeric_outputs(self, mechanism: LocalMechanism) -> tuple[Any, ...] | None:
         if not isinstance(mechanism, UnbiasedResponse):
@@ -210,7 +220,7 @@ class LabelVault:
 
         def draw(receipt: Receipt) -> HistogramRelease:
             counts = mechanism.answer(
-                self._labels.open(asked), group_of_row, n_groups=len(totals), n_classes=n_classes, bits=self._bits
+                self._open(asked), group_of_row, n_groups=len(totals), n_classes=n_classes, bits=self._bits
             )
             return HistogramRelease(counts, totals, group_of_row, asked, self._classes.names, receipt)
 
@@ -237,7 +247,7 @@ class LabelVault:
         asked, group_of_row, totals = self._asked_groups(rows, groups, n_groups, mechanism)
 
         def draw(receipt: Receipt) -> SumRelease:
-            values = self._classes.decode(self._labels.open(asked)).astype(np.int64)
+            values = self._classes.decode(self._open(asked)).astype(np.int64)
             sums = mechanism.answer(values, group_of_row, n_groups=len(totals), bits=self._bits)
             return SumRelease(sums, totals, group_of_row, asked, int(low), int(high), receipt)
 
@@ -258,7 +268,7 @@ class LabelVault:
             )
 
         def draw(receipt: Receipt) -> AgreementRelease:
-            count = mechanism.answer(self._labels.open(asked), predicted, bits=self._bits)
+            count = mechanism.answer(self._open(asked), predicted, bits=self._bits)
             return AgreementRelease(count, len(asked), receipt)
 
         return self._aggregate(mechanism, asked, predicted, source, name, draw, AgreementRelease)
@@ -298,9 +308,14 @@ class LabelVault:
         kind: type[T],
     ) -> T:
         epsilon = Epsilon.of(mechanism.epsilon)
-        parameters = mechanism.parameters() | {"name": type(mechanism).__name__}
+        parameters = mechanism.parameters() | {"name": type(mechanism).__name__, "epsilon": str(epsilon)}
         request = self._request(mechanism.name, parameters, asked, name, groups=_digest(public))
-        extra = {"trust": "curator", "dealing": 0, "source": _source(source, True), "realised_epsilon": float(epsilon)}
+        extra = {
+            "trust": "curator",
+            "dealing": 0,
+            "source": self._source(source, True),
+            "realised_epsilon": float(epsilon),
+        }
         prepared = Prepared(self._runs(asked), draw)
         return self._answer(request, extra, Guarantee(epsilon.units), lambda _: prepared, kind)
 
@@ -317,6 +332,9 @@ class LabelVault:
         with self._lock, self._ledger.exclusive():
             self._check_open()
             return answer(self._ledger, self._spool, Question(request, extra, cost, prepare, kind))
+
+    def _open(self, asked: Rows) -> NDArray[Any]:
+        return self._labels.open(None if asked is self._all_rows and len(asked) == len(self) else asked)
 
     def _runs(self, rows: Rows) -> Runs:
         """Return the ledger's rows for rows of this vault."""
@@ -352,6 +370,22 @@ class LabelVault:
             "private": self._bits.private,
         }
 
+    def _source(self, source: Source, needed: bool) -> str:
+        """Return the certificate's words on where public priors or groups came from."""
+        if source is None:
+            return "not stated" if needed else "none needed"
+        if isinstance(source, str):
+            return checks.text(source=source, at_most=10_000)
+        releases = [source] if isinstance(source, Stored) else list(source) if isinstance(source, (list, tuple)) else []
+        if not releases or not all(isinstance(release, Stored) for release in releases):
+            raise InvalidArgument("source must be a sentence, a release, or a list of releases.")
+        if self._bits.private and not all(release.private for release in releases):
+            raise InvalidArgument(
+                "source must not be a release that is NOT PRIVATE: what follows from it protects nothing."
+            )
+        ledgers = [release.receipt.ledger for release in releases]
+        return "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
+
     def _asked(self, rows: Any) -> Rows:
         self._check_open()
         labelled = self._labels.labelled
@@ -362,6 +396,7 @@ class LabelVault:
             raise InvalidArgument(
                 "rows must all have a label; some of these are missing (which ones is public: vault.labelled)."
             )
+        asked.flags.writeable = False  # what was checked is what is charged and drawn
         return asked
 
     # ---- the budget --------------------------------------------------------------------------------------------------
@@ -381,9 +416,14 @@ class LabelVault:
         """Return, as JSON values, everything that this vault's ledger has released and promises."""
         return certificate(self._ledger, self._people)
 
-    def dp_event(self) -> Any:
-        """Return the most-charged label's queries as a dp_accounting event (replace-one)."""
-        return dp_event(self._ledger)
+    def dp_event(self, row: int | None = None) -> Any:
+        """Return one label's queries as a dp_accounting event (replace-one): of a row, or of the label with the largest sum.
+
+        At delta > 0 an accountant may price another label, with fewer and larger charges, higher than that one.
+        """
+        if row is not None:
+            checks.integer(row=row, at_least=0, at_most=len(self) - 1)
+        return dp_event(self._ledger, None if row is None else int(self._ledger_rows[row]))
 
     # ---- what is public about it -------------------------------------------------------------------------------------
 
@@ -479,19 +519,6 @@ def _digest(numbers: NDArray[np.int64]) -> str:
 
 def _kind(thing: Any) -> str:
     return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
-
-
-def _source(source: Source, needed: bool) -> str:
-    """Return the certificate's words on where public priors or groups came from."""
-    if source is None:
-        return "not stated" if needed else "none needed"
-    if isinstance(source, str):
-        return checks.text(source=source, at_most=10_000)
-    releases = [source] if isinstance(source, Stored) else list(source) if isinstance(source, (list, tuple)) else []
-    if not releases or not all(isinstance(release, Stored) for release in releases):
-        raise InvalidArgument("source must be a sentence, a release, or a list of releases.")
-    ledgers = [release.receipt.ledger for release in releases]
-    return "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
 
 
 _open_vaults: weakref.WeakSet[LabelVault] = weakref.WeakSet()
