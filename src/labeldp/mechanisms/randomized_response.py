@@ -26,5 +26,7 @@ class RandomizedResponse(GroupMechanism):
 
     epsilon: EpsilonLike
 
+    cells_at_once = 2**24  # the priors are not looked at, so they need not fit a cache
+
     def deal(self, priors: Priors, dealing: Dealing) -> OwnGroups:  # noqa: ARG002 - only the shape of the prior counts
         return OwnGroups(*priors.shape)
