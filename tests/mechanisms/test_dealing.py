@@ -13,7 +13,8 @@ def splitmix64(state):
 
 def test_the_noise_is_the_documented_hash():
     key, n_classes, rows = 2**63 + 12345, 5, np.array([0, 3, 1_000_000])
-    noise = Dealing(key, rows).exponentials(n_classes)
+    dealing = Dealing(key, rows)
+    noise = dealing.exponentials(dealing.words(n_classes))
     for place, row in enumerate(rows.tolist()):
         for label in range(n_classes):
             word = splitmix64(key + (row * 3 + label // 2 + 1) * 0x9E3779B97F4A7C15)
@@ -22,12 +23,14 @@ def test_the_noise_is_the_documented_hash():
 
 
 def test_key_zero_means_no_noise():
-    assert (Dealing(0, np.arange(3)).exponentials(4) == 1).all()
+    silent = Dealing(0, np.arange(3))
+    assert (silent.exponentials(silent.words(4)) == 1).all()
 
 
 def test_noise_looks_exponential():
     """Mean and variance of 10^6 draws, each within 6 standard errors (false alarm 2e-9)."""
-    noise = Dealing(new_key(), np.arange(10_000)).exponentials(100).astype(np.float64)
+    dealing = Dealing(new_key(), np.arange(10_000))
+    noise = dealing.exponentials(dealing.words(100)).astype(np.float64)
     assert abs(noise.mean() - 1) < 6e-3 and abs(noise.var() - 1) < 6 * np.sqrt(8) * 1e-3
     assert noise.min() >= 0
 

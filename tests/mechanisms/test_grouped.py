@@ -8,7 +8,14 @@ import labeldp as ldp
 from labeldp.budget import Epsilon, Odds
 from labeldp.mechanisms.channel import Response
 from labeldp.mechanisms.dealing import Dealing
-from labeldp.mechanisms.grouped import deal_to_lightest, even_information, group_counts, information, loads_of
+from labeldp.mechanisms.grouped import (
+    deal_to_lightest,
+    even_information,
+    first_labels,
+    group_counts,
+    information,
+    loads_of,
+)
 from labeldp.mechanisms.information import information_limit, report_information
 
 
@@ -47,12 +54,10 @@ def test_dealing_is_the_naive_rule_each_to_the_lightest_so_far(prior, m):
 def test_the_number_of_groups_is_the_most_informative_of_all_tried(prior, epsilon):
     ratio = Odds.within(Epsilon.of(epsilon)).keep / 2**32
     made = ldp.GroupedResponse(epsilon).deal(np.array([prior]), Dealing(5, np.array([0])))
-    from labeldp.mechanisms.grouped import noisy_order
-
-    ordered = np.array([prior]).take(noisy_order(np.array([prior]), Dealing(5, np.array([0]))))
+    hand = first_labels(np.array([prior]), Dealing(5, np.array([0])), most_groups=max(group_counts(len(prior), ratio)))
     gains = {}
     for m in group_counts(len(prior), ratio):
-        _, masses = deal_to_lightest(loads_of(ordered, m), m)
+        _, masses = deal_to_lightest(hand.masses, m)
         gains[m] = information(masses, ratio)[0]
     assert gains[int(made.counts[0])] >= max(gains.values()) - 1e-9
 
@@ -159,3 +164,27 @@ def test_reports_are_groups_so_there_is_no_single_noisy_label():
 def test_a_label_of_zero_prior_still_belongs_to_a_group():
     law = ldp.GroupedResponse("1").law(2, [0.5, 0.5, 0.0])
     assert sum(law.values()) == 1 and any(2 in report for report in law)
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "3"])
+def test_with_many_classes_lots_fill_the_groups_about_evenly(epsilon):
+    """Beyond the first labels a label's group is drawn by lot; what is lost to chance stays below a hundredth."""
+    rng = np.random.default_rng(3)
+    table = np.vstack([np.full((20, 1_000), 0.001), rng.dirichlet(np.full(1_000, 0.05), size=20)])
+    channel = response(epsilon, table, key=5)
+    masses = np.zeros((40, int(channel.groups.sizes.max())))
+    np.add.at(masses, (np.arange(40)[:, None], channel.groups.groups), table)
+    ratio = channel.odds.keep / channel.odds.other
+    for row in range(40):
+        m = int(channel.groups.counts[row])
+        assert set(channel.groups.groups[row].tolist()) == set(range(m))
+        even = even_information(m, ratio)
+        assert information(masses[row, :m, None], ratio)[0] > (0.99 if row < 20 else 0.9) * even
+
+
+def test_lots_too_depend_on_the_row_and_the_key_not_on_the_chunk():
+    table = np.tile(np.full(300, 1 / 300), (50, 1))
+    whole = ldp.GroupedResponse("1").deal(table, Dealing(3, np.arange(50))).groups
+    part = ldp.GroupedResponse("1").deal(table[20:], Dealing(3, np.arange(20, 50))).groups
+    assert (whole[20:] == part).all()
+    assert 0.2 < (whole[0] == whole[1]).mean() < 0.5  # rows are dealt independently, into three groups

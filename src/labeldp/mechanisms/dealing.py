@@ -30,15 +30,20 @@ class Dealing:
     def of_rows(cls, key: int, rows: NDArray[np.int64]) -> Dealing:
         return cls(checks.integer(dealing=key, at_least=0, at_most=LARGEST_KEY), rows)
 
-    def exponentials(self, n_classes: int) -> NDArray[np.float32]:
-        """Return one exponential variable per row and label, all ones for key 0."""
+    def words(self, n_classes: int) -> NDArray[np.uint32]:
+        """Return one 32-bit number per row and label, all zero for key 0."""
         if self.key == 0:
-            return np.ones((len(self.rows), n_classes), dtype=np.float32)
+            return np.zeros((len(self.rows), n_classes), dtype=np.uint32)
         pairs = (n_classes + 1) // 2
         row_part = self.rows.astype(np.uint64) * np.uint64(pairs) * _GOLDEN + np.uint64(self.key)
         states = row_part[:, None] + np.arange(1, pairs + 1, dtype=np.uint64) * _GOLDEN
-        halves = _splitmix64(states).astype("<u8", copy=False).view("<u4")[:, :n_classes]
-        noise = halves.astype(np.float32)
+        return _splitmix64(states).astype("<u8", copy=False).view("<u4")[:, :n_classes]
+
+    def exponentials(self, words: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """Return one exponential variable per word, all ones for key 0."""
+        if self.key == 0:
+            return np.ones(words.shape, dtype=np.float32)
+        noise = words.astype(np.float32)
         noise += np.float32(0.5)
         noise *= np.float32(2.0**-32)  # the largest few round to 1, whose logarithm is 0
         return np.abs(np.log(noise, out=noise), out=noise)

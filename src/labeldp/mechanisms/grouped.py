@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.budget.epsilon import Epsilon, EpsilonLike, Odds
 from labeldp.mechanisms.dealing import Dealing
-from labeldp.mechanisms.groups import DealtGroups, rows_per_chunk, unsigned
+from labeldp.mechanisms.groups import DealtGroups, Index, rows_per_chunk, unsigned
 from labeldp.mechanisms.local import GroupMechanism, Priors
 
 Floats = NDArray[np.float64]
@@ -23,6 +23,9 @@ MASS_BITS = 22
 
 MOST_DEALT_GROUPS = 512
 """Dealing takes classes x groups steps a row; beyond this many groups only one label each is tried."""
+
+LOT = np.uint32(0x9E3779B1)
+"""Lots are the dealing noise times this, modulo 2^32: its low bits, which hardly decided the order, become high ones."""
 
 NO_GAIN = 1e-12
 """Information (nats) that is not worth another group."""
@@ -37,6 +40,7 @@ class GroupedResponse(GroupMechanism):
 
     The labels are dealt one by one, each to the lightest group so far, in the order of log prior + public Gumbel noise per
     row; the number of groups m is the one whose report carries the most mutual information about the label under the prior.
+    With very many classes the light labels that come late in that order are dealt by lot, to the groups that lack most.
     The noise in the order lets every pair of classes fall apart in some rows. At small epsilon, or with many classes, a
     reported group carries several times the information of a reported label.
 
@@ -60,42 +64,90 @@ class GroupedResponse(GroupMechanism):
         odds = Odds.within(Epsilon.of(self.epsilon))
         ratio = odds.keep / odds.other
         counts_to_try = group_counts(n_classes, ratio)
-        places, masses = ordered_masses(priors, dealing, max(counts_to_try))
+        hand = first_labels(priors, dealing, most_groups=max(counts_to_try))
         heaviest = priors.max(axis=1) * (1 - 2 * checks.PRIOR_SUM_TOLERANCE)  # whatever the row sums to
 
         best = np.full(n_rows, -1.0)
         counts = np.ones(n_rows, dtype=np.int64)
-        dealt = np.zeros((n_classes, n_rows), dtype=unsigned(max(counts_to_try)))
+        dealt = np.zeros(hand.masses.shape, dtype=unsigned(max(counts_to_try)))
+        loads = np.zeros((max(counts_to_try), n_rows))
         for m in sorted(counts_to_try, key=lambda m: -even_information(m, ratio)):
             open_rows = np.flatnonzero(information_bound(m, heaviest, ratio) > best - NO_GAIN)
             if len(open_rows) == 0:
                 continue
             everywhere = len(open_rows) == n_rows
-            groups, group_masses = deal_to_lightest(masses if everywhere else masses[:, open_rows], m)
-            gained = information(group_masses, ratio)
+            groups, group_masses = deal_to_lightest(hand.masses if everywhere else hand.masses[:, open_rows], m)
+            gained = information(filled_up(group_masses), ratio)
             fewer = m < counts[open_rows]  # of equally informative numbers the smaller
             better = gained > best[open_rows] + np.where(fewer, -NO_GAIN, NO_GAIN)
             rows = open_rows[better]
             best[rows], counts[rows] = gained[better], m
             if everywhere and better.all():
-                dealt = groups.astype(dealt.dtype)
+                dealt, loads[:m] = groups.astype(dealt.dtype, copy=False), group_masses
             else:
-                dealt[:, rows] = groups[:, better]
-        by_label = np.empty((n_rows, n_classes), dtype=dealt.dtype)
+                dealt[:, rows], loads[:m, rows] = groups[:, better], group_masses[:, better]
+        by_label = hand.groups_by_lot(loads, counts, dealt.dtype)
         for block in _blocks(n_rows, n_classes):
-            by_label[block].ravel()[places[block]] = np.ascontiguousarray(dealt[:, block].T)
+            by_label[block].ravel()[hand.places[block]] = np.ascontiguousarray(dealt[:, block].T)
         return DealtGroups(by_label, counts)
 
 
-def ordered_masses(priors: Priors, dealing: Dealing, most_groups: int) -> tuple[NDArray[np.uint32], Loads]:
-    """Return where each row's labels lie in dealing order (within its block of rows), and their masses, classes x rows."""
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """The labels that are dealt one by one, and a lot for each of the others.
+
+    `places` says where a row's first labels lie, in dealing order (row x classes + label, within its block of rows), `masses`
+    are their prior masses, first labels x rows. `lots` are 32-bit numbers for all labels, None if all are dealt one by one.
+    """
+
+    places: NDArray[np.uint32]
+    masses: Loads
+    lots: NDArray[np.uint32] | None
+    shape: tuple[int, int]
+
+    def groups_by_lot(self, loads: Floats, counts: Index, dtype: Any) -> NDArray[Any]:
+        """Give every label the group that its lot falls on: a group's share of the lots is what it lacks of an even mass."""
+        groups = np.zeros(self.shape, dtype=dtype)
+        if self.lots is None:
+            return groups
+        for m in np.unique(counts):
+            rows = np.flatnonzero(counts == m)
+            lacks = np.maximum(filled_up(loads[:m, rows]) - loads[:m, rows], 0) + 1e-12
+            ends = np.cumsum(lacks, axis=0) / lacks.sum(axis=0) * 2.0**32
+            for block in np.array_split(rows, max(1, len(rows) // rows_per_chunk(self.shape[1], cells=2**15))):
+                drawn = self.lots[block]
+                found = np.zeros(drawn.shape, dtype=dtype)
+                for end in ends[:-1, np.searchsorted(rows, block)]:
+                    found += drawn >= end.astype(np.uint32)[:, None]
+                groups[block] = found
+        return groups
+
+
+def first_labels(priors: Priors, dealing: Dealing, *, most_groups: int) -> Hand:
+    """Return the labels of each row that are dealt one by one: all, or with many classes the first in the noisy order.
+
+    The first 128 (or four per group) hold the heavy ones. What is left is light, and falls about evenly by lot.
+    """
     n_rows, n_classes = priors.shape
-    places = np.empty((n_rows, n_classes), dtype=np.uint32)
-    masses = np.empty((n_classes, n_rows), dtype=np.uint32 if most_groups <= 1 << NUMBER_BITS else np.uint64)
+    first = min(n_classes, max(128, 4 * most_groups))
+    places = np.empty((n_rows, first), dtype=np.uint32)
+    masses = np.empty((first, n_rows), dtype=np.uint32 if most_groups <= 1 << NUMBER_BITS else np.uint64)
+    lots = None if first == n_classes else np.empty(priors.shape, dtype=np.uint32)
     for rows in _blocks(n_rows, n_classes):
-        places[rows] = noisy_order(priors[rows], Dealing(dealing.key, dealing.rows[rows]))
+        block = Dealing(dealing.key, dealing.rows[rows])
+        words = block.words(n_classes)
+        places[rows] = noisy_order(priors[rows], block.exponentials(words), first)
         masses[:, rows] = loads_of(priors[rows].take(places[rows]), most_groups)
-    return places, masses
+        if lots is not None:
+            np.multiply(words, LOT, out=lots[rows])
+    return Hand(places, masses, lots, (n_rows, n_classes))
+
+
+def filled_up(loads: Floats) -> Floats:
+    """Return the loads after what is missing to a mass of 1 went to the groups that lack most of an even share."""
+    lacks = np.maximum(1 / len(loads) - loads, 0)
+    missing = np.maximum(1 - loads.sum(axis=0), 0)
+    return loads + lacks * (missing / np.maximum(lacks.sum(axis=0), 1e-12))
 
 
 def _blocks(n_rows: int, n_classes: int) -> Iterator[slice]:
@@ -104,8 +156,8 @@ def _blocks(n_rows: int, n_classes: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
 
-def noisy_order(priors: Priors, dealing: Dealing) -> NDArray[np.uint32]:
-    """Return the places of each row's labels by descending log prior + Gumbel noise, that is ascending exponential / prior.
+def noisy_order(priors: Priors, exponentials: NDArray[np.float32], first: int) -> NDArray[np.uint32]:
+    """Return the places of each row's first labels by descending log prior + Gumbel noise: ascending exponential / prior.
 
     The label's number replaces the lowest bits of the (positive) float that is sorted by, so that sorting numbers sorts
     labels; equal keys fall in the order of the classes. Places are row x classes + label, for flat arrays.
@@ -113,10 +165,13 @@ def noisy_order(priors: Priors, dealing: Dealing) -> NDArray[np.uint32]:
     n_rows, n_classes = priors.shape
     label_bits = np.uint32((1 << (n_classes - 1).bit_length()) - 1)
     with np.errstate(divide="ignore", over="ignore"):
-        race = np.divide(dealing.exponentials(n_classes), priors, dtype=np.float32, casting="same_kind")
+        race = np.divide(exponentials, priors, dtype=np.float32, casting="same_kind")
     keys = race.view(np.uint32)
     keys &= ~label_bits
     keys |= np.arange(n_classes, dtype=np.uint32)
+    if first < n_classes:
+        keys.partition(first, axis=1)
+        keys = np.ascontiguousarray(keys[:, :first])
     keys.sort(axis=1)
     keys &= label_bits
     keys += (np.arange(n_rows, dtype=np.uint32) * np.uint32(n_classes))[:, None]
@@ -152,7 +207,7 @@ def deal_to_lightest(masses: Loads, m: int) -> tuple[NDArray[np.unsignedinteger[
     group is always the first and of equally light groups the lowest number wins.
     """
     if m == len(masses):  # one label each
-        alone = np.broadcast_to(np.arange(m, dtype=unsigned(m))[:, None], masses.shape)
+        alone = np.tile(np.arange(m, dtype=unsigned(m))[:, None], masses.shape[1])
         return alone, masses / 2.0 ** (MASS_BITS + (NUMBER_BITS if masses.dtype == np.uint32 else 2 * NUMBER_BITS))
     integers = masses.dtype.type
     number_bits = NUMBER_BITS if integers is np.uint32 else 2 * NUMBER_BITS
