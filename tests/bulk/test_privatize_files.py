@@ -357,14 +357,14 @@ def test_another_order_or_another_file_is_another_query(folder):
 def test_a_touched_input_never_costs_a_second_epsilon_unasked(folder):
     write_input(folder, "in.parquet")
     privatize(order(folder, epsilon="0.25"))
-    before = (folder / "out.parquet").read_bytes()
+    before = columns_of(folder / "out.parquet")
     os.utime(folder / "in.parquet")
     for _ in range(2):
         with pytest.raises(InvalidArgument, match="add --unchanged"):
             privatize(order(folder, epsilon="0.25"))
         (folder / "out.parquet").unlink(missing_ok=True)
     privatize(order(folder, epsilon="0.25", unchanged=True))
-    assert len(charges(folder)) == 1 and (folder / "out.parquet").read_bytes() == before
+    assert len(charges(folder)) == 1 and columns_of(folder / "out.parquet") == before
 
 
 def test_a_column_that_tells_the_label_can_be_dropped(folder):

@@ -218,3 +218,26 @@ def test_very_many_classes_at_a_large_epsilon_end_soon():
     vault = ldp.LabelVault([0, 1], classes=20_000, budget="20")
     release = vault.release(ldp.GroupedResponse("20"))
     assert (release.groups.sizes == 20_000).all()
+
+
+def test_the_rows_of_a_release_are_the_callers_own():
+    masked = np.ma.array(np.arange(20) % 2, mask=[False] * 19 + [True])
+    vault = ldp.LabelVault(masked, classes=2, budget="2", missing="public")
+    release = vault.release(RR("1"))
+    release.rows.flags.writeable = True
+    release.rows[:] = 1
+    assert vault.release(RR("1")).rows.tolist() == list(range(19))
+
+
+def test_a_ledger_of_two_names_is_refused(tmp_path):
+    import os
+
+    ldp.create_ledger(tmp_path / "x.ledger", budget="1")
+    os.link(tmp_path / "x.ledger", tmp_path / "y.ledger")
+    with pytest.raises(ldp.LedgerError, match="hard links"):
+        ldp.LabelVault([0, 1], classes=2, ledger=tmp_path / "x.ledger")
+
+
+def test_the_map_of_a_release_cannot_be_written_over():
+    vault = ldp.LabelVault(np.zeros(100_000, dtype=int), classes=40, budget="1")
+    assert not vault.release(ldp.GroupedResponse("1")).groups.groups.flags.writeable

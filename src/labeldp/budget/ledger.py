@@ -72,6 +72,10 @@ class Ledger:
                 f"There is no ledger at {path}. A missing ledger is never replaced by an empty one: restore it, or make a "
                 "new one with create_ledger (labeldp vault create) if these labels have never been queried."
             )
+        if path.stat().st_nlink > 1:
+            raise LedgerError(
+                f"{path} has more than one name (hard links), which would be locked apart: remove the others."
+            )
         try:
             with closing(connect(path)) as db:
                 application = patiently(db, "PRAGMA application_id", path).fetchone()[0]
@@ -219,8 +223,8 @@ class Ledger:
         if key in held:
             raise LedgerError("A query cannot be asked from within another query of the same ledger, as by its priors.")
         with self._thread_lock:
-            held.add(key)
             try:
+                held.add(key)
                 if self.path is None:
                     yield
                 else:

@@ -81,8 +81,8 @@ def privatize(order: Order, *, progress: Progress = lambda *_: lambda _: None) -
         refuse_existing(order.out)
     elif earlier.body["source"] != job.source and not order.unchanged:
         raise InvalidArgument(
-            f"{order.data} was touched since this command released its labels (ledger entry {earlier.number}). Nothing "
-            "was done. If the labels are the same, add --unchanged: the same noise is written, at no cost. To release "
+            f"{order.data} was touched since this command was charged (ledger entry {earlier.number}). Nothing was done "
+            "now. If the labels are the same, add --unchanged: the same noise is written, at no cost. To release "
             "changed labels, which costs epsilon again, choose another --out."
         )
     already_done = order.out.exists()
@@ -155,6 +155,7 @@ class Job:
             "noisy_column": self.order.noisy_column,
             "classes": list(self.order.classes.names),
             "receipt": noise.receipt.to_json() | {"source": "labeldp privatize"},  # not the paths of this machine
+            **({"said": "unchanged since an earlier run"} if self.order.unchanged else {}),
         }
 
     def _is_output(self, noise: Noise) -> bool:

@@ -24,6 +24,9 @@ MASS_BITS = 22
 MOST_DEALT_GROUPS = 512
 """Dealing takes classes x groups steps a row; beyond this many groups only one label each is tried."""
 
+FIRST_LABELS = 128
+"""How many labels of a row are dealt one by one at least; the rest, if any, are light and are dealt by lot."""
+
 LOT = np.uint32(0x9E3779B1)
 """Lots are the dealing noise times this, modulo 2^32: its low bits, which hardly decided the order, become high ones."""
 
@@ -129,7 +132,7 @@ def first_labels(priors: Priors, dealing: Dealing, *, most_groups: int) -> Hand:
     The first 128 (or four per group) hold the heavy ones. What is left is light, and falls about evenly by lot.
     """
     n_rows, n_classes = priors.shape
-    first = min(n_classes, max(128, 4 * most_groups))
+    first = min(n_classes, max(FIRST_LABELS, 4 * most_groups))
     places = np.empty((n_rows, first), dtype=np.uint32)
     masses = np.empty((first, n_rows), dtype=np.uint32 if most_groups <= 1 << NUMBER_BITS else np.uint64)
     lots = None if first == n_classes else np.empty(priors.shape, dtype=np.uint32)
@@ -139,7 +142,7 @@ def first_labels(priors: Priors, dealing: Dealing, *, most_groups: int) -> Hand:
         places[rows] = noisy_order(priors[rows], block.exponentials(words), first)
         masses[:, rows] = loads_of(priors[rows].take(places[rows]), most_groups)
         if lots is not None:
-            np.multiply(words, LOT, out=lots[rows])
+            lots[rows] = (words if dealing.key else np.arange(n_classes, dtype=np.uint32)) * LOT
     return Hand(places, masses, lots, (n_rows, n_classes))
 
 
@@ -164,7 +167,7 @@ def noisy_order(priors: Priors, exponentials: NDArray[np.float32], first: int) -
     """
     n_rows, n_classes = priors.shape
     label_bits = np.uint32((1 << (n_classes - 1).bit_length()) - 1)
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # 0/0 sorts last, as any label of prior 0
         race = np.divide(exponentials, priors, dtype=np.float32, casting="same_kind")
     keys = race.view(np.uint32)
     keys &= ~label_bits
@@ -201,7 +204,7 @@ def loads_of(priors: Priors, most_groups: int) -> Loads:
 
 
 def deal_to_lightest(masses: Loads, m: int) -> tuple[NDArray[np.unsignedinteger[Any]], Floats]:
-    """Deal labels (classes x rows, in dealing order) each to the lightest of m groups; return groups and final masses.
+    """Deal labels (classes x rows, in dealing order) each to the lightest of m groups; return groups and their masses.
 
     The loads are kept in ascending order, and each carries its group's number in its lowest bits, so that the lightest
     group is always the first and of equally light groups the lowest number wins.
@@ -221,8 +224,14 @@ def deal_to_lightest(masses: Loads, m: int) -> tuple[NDArray[np.unsignedinteger[
             np.minimum(loads[place], loads[place + 1], out=spare)
             np.maximum(loads[place], loads[place + 1], out=loads[place + 1])
             loads[place], spare = spare, loads[place]
-    lightest &= integers((1 << number_bits) - 1)
-    return lightest.astype(unsigned(m)), np.array(loads) / 2.0 ** (MASS_BITS + number_bits)
+    number = integers((1 << number_bits) - 1)
+    lightest &= number
+    by_weight = np.array(loads)
+    by_number = np.empty(by_weight.shape)
+    np.put_along_axis(
+        by_number, (by_weight & number).astype(np.int64), by_weight / 2.0 ** (MASS_BITS + number_bits), axis=0
+    )
+    return lightest.astype(unsigned(m)), by_number
 
 
 def information(masses: Floats, ratio: float) -> Floats:

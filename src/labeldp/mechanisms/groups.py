@@ -150,8 +150,7 @@ class Candidates(Groups):
     def join(cls, parts: Sequence[Candidates]) -> Candidates:
         if len(parts) == 1:
             return parts[0]
-        members, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("members", "counts"))
-        return cls(members, counts, parts[0].n_classes)
+        return cls(_joined(parts, "members"), _joined(parts, "counts"), parts[0].n_classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +191,7 @@ class DealtGroups(Groups):
     def join(cls, parts: Sequence[DealtGroups]) -> DealtGroups:
         if len(parts) == 1:
             return parts[0]
-        groups, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("groups", "counts"))
-        return cls(groups, counts)
+        return cls(_joined(parts, "groups"), _joined(parts, "counts"))
 
 
 def check_well_formed(groups: Groups, *, n_rows: int, n_classes: int) -> None:
@@ -214,6 +212,12 @@ def check_well_formed(groups: Groups, *, n_rows: int, n_classes: int) -> None:
             f"a map from labels to groups must return groups for {n_rows} rows and {n_classes} classes, at least one for each "
             "row, and name no label or group that does not exist."
         )
+
+
+def _joined(parts: Sequence[Any], name: str) -> NDArray[Any]:
+    whole = np.concatenate([getattr(part, name) for part in parts])
+    whole.flags.writeable = False
+    return whole
 
 
 def own_copy(groups: Groups) -> Groups:

@@ -184,7 +184,7 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
 
 
 def _numbered_column(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
-    fits = numbers.ndim == 1 and len(numbers) > 0 and numbers.dtype.kind == "i"
+    fits = type(numbers) is np.ndarray and numbers.ndim == 1 and len(numbers) > 0 and numbers.dtype.kind == "i"
     return (numbers, numbers == UNKNOWN) if fits else None
 
 

@@ -180,9 +180,7 @@ class LabelVault:
             "realised_epsilon": Odds.within(epsilon).realised_epsilon,
         }
         release = self._answer(request, extra, Guarantee(epsilon.units), prepare, Release)
-        return replace(
-            release, rows=asked
-        )  # a named one may have been asked by a vault that numbers its rows otherwise
+        return replace(release, rows=asked.copy())  # this vault's numbers, in the caller's own array
 
     def _numeric_outputs(self, mechanism: LocalMechanism) -> tuple[Any, ...] | None:
         if not isinstance(mechanism, UnbiasedResponse):
@@ -222,7 +220,7 @@ class LabelVault:
             counts = mechanism.answer(
                 self._open(asked), group_of_row, n_groups=len(totals), n_classes=n_classes, bits=self._bits
             )
-            return HistogramRelease(counts, totals, group_of_row, asked, self._classes.names, receipt)
+            return HistogramRelease(counts, totals, group_of_row, asked.copy(), self._classes.names, receipt)
 
         public = np.append(group_of_row, len(totals))
         return self._aggregate(mechanism, asked, public, source, name, draw, HistogramRelease)
@@ -249,7 +247,7 @@ class LabelVault:
         def draw(receipt: Receipt) -> SumRelease:
             values = self._classes.decode(self._open(asked)).astype(np.int64)
             sums = mechanism.answer(values, group_of_row, n_groups=len(totals), bits=self._bits)
-            return SumRelease(sums, totals, group_of_row, asked, int(low), int(high), receipt)
+            return SumRelease(sums, totals, group_of_row, asked.copy(), int(low), int(high), receipt)
 
         public = np.append(group_of_row, len(totals))
         return self._aggregate(mechanism, asked, public, source, name, draw, SumRelease)
