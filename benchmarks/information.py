@@ -14,9 +14,6 @@ from pathlib import Path
 import numpy as np
 
 import labeldp as ldp
-from labeldp.budget import Epsilon, Odds
-from labeldp.mechanisms.channel import Response
-from labeldp.mechanisms.dealing import Dealing
 from labeldp.mechanisms.information import information_limit, report_information, uniform_limit
 from page import rewrite
 
@@ -48,8 +45,7 @@ def priors(n_classes: int, rng: np.random.Generator) -> dict[str, list[np.ndarra
 def carried(kind: type, epsilon: str, prior: np.ndarray) -> float:
     """Return the mean information of a report, over dealings."""
     table = np.tile(prior, (DEALINGS, 1))
-    groups = kind(epsilon).deal(table, Dealing(2_024, np.arange(DEALINGS)))
-    return float(report_information(Response(groups, Odds.within(Epsilon.of(epsilon))), table).mean())
+    return float(report_information(kind(epsilon).response(table, dealing=2_024), table).mean())
 
 
 def study() -> list[dict]:
@@ -95,9 +91,7 @@ def ranks() -> list[dict]:
     }.items():
         for epsilon in ("0.5", "1", "2", "4"):
             table = np.tile(prior, (4_000, 1))
-            response = Response(
-                ldp.GroupedResponse(epsilon).deal(table, Dealing(7, np.arange(4_000))), Odds.within(Epsilon.of(epsilon))
-            )
+            response = ldp.GroupedResponse(epsilon).response(table, dealing=7)
             one, average = _gram(response, np.array([0])), _gram(response, np.arange(4_000)) / 4_000
             rank = int(np.linalg.matrix_rank(average, tol=1e-6 * np.linalg.norm(average)))
             single = int(np.linalg.matrix_rank(one, tol=1e-9))
@@ -112,11 +106,8 @@ def noise_cost() -> dict:
     for prior in (row for rows in priors(10, rng).values() for row in rows):
         for epsilon in EPSILONS:
             table = np.tile(prior, (DEALINGS, 1))
-            odds = Odds.within(Epsilon.of(epsilon))
             with_noise, without = (
-                report_information(
-                    Response(ldp.GroupedResponse(epsilon).deal(table, Dealing(key, np.arange(DEALINGS))), odds), table
-                )
+                report_information(ldp.GroupedResponse(epsilon).response(table, dealing=key), table)
                 for key in (2_024, 0)
             )
             losses.append(1 - with_noise.mean() / without.mean())

@@ -19,6 +19,14 @@ def vault_of(n=1_000, budget="1", **options):
     return ldp.LabelVault(np.arange(n) % 4, classes=4, budget=budget, **options)
 
 
+def interrupt(vault, monkeypatch, mechanism, **options):
+    """Ask a query that is charged and then fails in its draw."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Response, "draw", lambda *_: 1 / 0)
+        with pytest.raises(ldp.LabelDPError):
+            vault.release(mechanism, **options)
+
+
 def uniform(rows):
     return np.full((len(rows), 4), 0.25)
 
@@ -74,10 +82,7 @@ def test_an_interrupted_query_is_not_completed_at_a_larger_epsilon(monkeypatch):
             return OwnGroups(*priors.shape)
 
     vault = vault_of(budget="10")
-    with monkeypatch.context() as patch:
-        patch.setattr(Response, "draw", lambda *_: 1 / 0)
-        with pytest.raises(ldp.LabelDPError):
-            vault.release(Configured())
+    interrupt(vault, monkeypatch, Configured())
     setting["epsilon"] = "5"
     release = vault.release(Configured())
     assert release.receipt.epsilon == "5" and vault.spent().epsilon == "5.1"
@@ -115,10 +120,7 @@ def test_a_query_within_a_query_is_refused(durable, tmp_path, monkeypatch):
         vault = ldp.LabelVault(np.arange(40) % 4, classes=4, ledger=tmp_path / "x.ledger")
     else:
         vault = vault_of(n=40)
-    with monkeypatch.context() as patch:
-        patch.setattr(Response, "draw", lambda *_: 1 / 0)
-        with pytest.raises(ldp.LabelDPError):
-            vault.release(ldp.GroupedResponse("1"), priors=uniform)
+    interrupt(vault, monkeypatch, ldp.GroupedResponse("1"), priors=uniform)
     calls = []
 
     def nested(rows):
@@ -134,10 +136,7 @@ def test_a_query_within_a_query_is_refused(durable, tmp_path, monkeypatch):
 
 def test_a_prior_function_that_changes_its_mind_is_refused(monkeypatch):
     vault = vault_of(n=40)
-    with monkeypatch.context() as patch:
-        patch.setattr(Response, "draw", lambda *_: 1 / 0)
-        with pytest.raises(ldp.LabelDPError):
-            vault.release(ldp.GroupedResponse("1"), priors=uniform)
+    interrupt(vault, monkeypatch, ldp.GroupedResponse("1"), priors=uniform)
     calls = []
 
     def fickle(rows):

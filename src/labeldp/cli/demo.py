@@ -12,16 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 import labeldp as ldp
-from labeldp.budget import Epsilon, Odds
+from labeldp.cli.plan import outlook
 from labeldp.errors import MissingExtra
 from labeldp.mechanisms import GroupMechanism
-from labeldp.mechanisms.channel import Response
-from labeldp.mechanisms.dealing import Dealing
-from labeldp.mechanisms.information import chance_of_true_label, report_information
 
 EPSILONS = ("0.5", "1", "2", "4")
 FIRST_STAGE = 1_000
-NATS_TO_BITS = 1 / np.log(2)
 
 
 @click.command()
@@ -84,12 +80,10 @@ def _show_priors(console: Console, images: NDArray[Any], labels: NDArray[Any]) -
 
 
 def _tells(mechanism: GroupMechanism, priors: NDArray[Any]) -> tuple[str, str, str, str, str]:
-    groups = mechanism.deal(priors, Dealing(1, np.arange(len(priors))))
-    response = Response(groups, Odds.within(Epsilon.of(mechanism.epsilon)))
-    bits = float(report_information(response, priors).mean()) * NATS_TO_BITS
-    right = float(chance_of_true_label(response, priors).mean())
-    bar = "█" * max(1, round(bits * 7))
-    return type(mechanism).__name__, f"{groups.sizes.mean():.1f}", f"{right:.0%}", f"{bits:.3f}", f"[cyan]{bar}[/cyan]"
+    found = outlook(mechanism, priors)
+    bar = "█" * max(1, round(found.bits_per_label * 7))
+    holds, bits = f"{found.chance_of_true_label:.0%}", f"{found.bits_per_label:.3f}"
+    return found.mechanism, f"{found.reports:.1f}", holds, bits, f"[cyan]{bar}[/cyan]"
 
 
 def _show_the_budget(console: Console, labels: NDArray[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
@@ -17,8 +17,6 @@ from labeldp.budget import Epsilon, Odds
 from labeldp.cli.options import ClassList, EpsilonText, data, json_option, print_json, words
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import GroupedResponse, GroupMechanism, RandomizedResponse, RRWithPrior
-from labeldp.mechanisms.channel import Response
-from labeldp.mechanisms.dealing import Dealing
 from labeldp.mechanisms.groups import NO_GROUP
 from labeldp.mechanisms.information import LARGEST_PROGRAM, chance_of_true_label, information_limit, report_information
 
@@ -35,7 +33,7 @@ class Outlook:
     labels_per_report: float
     chance_of_true_label: float
     bits_per_label: float
-    share_of_limit: float | None
+    share_of_limit: float | None = None
 
 
 @click.command()
@@ -48,34 +46,40 @@ def plan(classes: int | list[str], n_rows: int, cost: Epsilon, prior: str | None
     """Show what each mechanism would give at an epsilon: chance of the true label, information, advice."""
     n_classes = classes if isinstance(classes, int) else len(classes)
     believed = _prior(prior, n_classes)
-    outlooks = [_outlook(kind(cost), believed) for kind in (RandomizedResponse, RRWithPrior, GroupedResponse)]
+    mechanisms = (RandomizedResponse(cost), RRWithPrior(cost), GroupedResponse(cost))
+    rows = [DEALINGS if mechanism.deals_at_random else 1 for mechanism in mechanisms]
+    found = [outlook(m, np.broadcast_to(believed, (n, n_classes))) for m, n in zip(mechanisms, rows, strict=True)]
+    outlooks = [replace(each, share_of_limit=share_of_limit(each, believed, cost)) for each in found]
     error = frequency_error(n_rows, n_classes, cost)
     advice = _advice(outlooks, n_rows, error)
     if as_json:
         facts = {"classes": n_classes, "rows": n_rows, "epsilon": str(cost), "standard_error_of_a_share": error}
-        print_json(facts | {"mechanisms": [asdict(outlook) for outlook in outlooks], "advice": advice})
+        print_json(facts | {"mechanisms": [asdict(each) for each in outlooks], "advice": advice})
         return
     data.print(_table(outlooks, n_rows, n_classes, cost))
     for sentence in advice:
         words.print(sentence)
 
 
-def _outlook(mechanism: GroupMechanism, prior: NDArray[np.float64]) -> Outlook:
-    table = np.broadcast_to(prior, (DEALINGS if mechanism.deals_at_random else 1, len(prior)))
-    groups = mechanism.deal(table, Dealing(1, np.arange(len(table))))
-    response = Response(groups, Odds.within(Epsilon.of(mechanism.epsilon)))
-    carried = float(report_information(response, table).mean())
-    known = len(prior) <= LARGEST_PROGRAM or np.allclose(prior, prior[0])
-    sizes = groups.sizes.astype(np.float64)
-    grouped = (groups.assignment(np.arange(len(table))) != NO_GROUP).sum(axis=1)
+def outlook(mechanism: GroupMechanism, priors: NDArray[Any]) -> Outlook:
+    """Return what a mechanism would give for rows with these priors, on average."""
+    response = mechanism.response(priors, dealing=1)
+    sizes = response.groups.sizes
+    grouped = (response.groups.assignment(np.arange(len(priors))) != NO_GROUP).sum(axis=1)
     return Outlook(
         mechanism=type(mechanism).__name__,
         reports=float(sizes.mean()),
         labels_per_report=float((grouped / sizes).mean()),
-        chance_of_true_label=float(chance_of_true_label(response, table).mean()),
-        bits_per_label=carried * BITS,
-        share_of_limit=carried / information_limit(prior, float(Epsilon.of(mechanism.epsilon))) if known else None,
+        chance_of_true_label=float(chance_of_true_label(response, priors).mean()),
+        bits_per_label=float(report_information(response, priors).mean()) * BITS,
     )
+
+
+def share_of_limit(found: Outlook, prior: NDArray[Any], epsilon: Epsilon) -> float | None:
+    """Return how much of the most informative report's bits a mechanism gives, None where the limit is not known."""
+    if len(prior) > LARGEST_PROGRAM and not np.allclose(prior, prior[0]):
+        return None
+    return found.bits_per_label / (information_limit(prior, float(epsilon)) * BITS)
 
 
 def frequency_error(n_rows: int, n_classes: int, epsilon: Epsilon) -> float | None:
@@ -130,14 +134,14 @@ def _table(outlooks: list[Outlook], n_rows: int, n_classes: int, epsilon: Epsilo
         "share of limit",
     ):
         table.add_column(heading, justify="right", min_width=9)
-    for outlook in outlooks:
+    for each in outlooks:
         table.add_row(
-            outlook.mechanism,
-            f"{outlook.reports:,.4g}" if outlook.reports < 100 else f"{outlook.reports:,.0f}",
-            f"{outlook.labels_per_report:,.4g}",
-            f"{outlook.chance_of_true_label:.1%}",
-            f"{outlook.bits_per_label:.3g}",
-            "-" if outlook.share_of_limit is None else f"{outlook.share_of_limit:.1%}",
+            each.mechanism,
+            f"{each.reports:,.4g}" if each.reports < 100 else f"{each.reports:,.0f}",
+            f"{each.labels_per_report:,.4g}",
+            f"{each.chance_of_true_label:.1%}",
+            f"{each.bits_per_label:.3g}",
+            "-" if each.share_of_limit is None else f"{each.share_of_limit:.1%}",
         )
     return table
 

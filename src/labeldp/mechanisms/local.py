@@ -64,16 +64,18 @@ class GroupMechanism(LocalMechanism):
     def deal(self, priors: Priors, dealing: Dealing) -> Groups:
         """Return the groups of each row, from its prior and the public dealing noise."""
 
+    def response(self, priors: Priors, *, dealing: int = 0) -> Response:
+        """Return the channel of rows 0, 1, .. with these priors under a dealing key: for studies and plans, without labels."""
+        groups = self.deal(priors, Dealing.of_rows(dealing, np.arange(len(priors))))
+        return Response(groups, Odds.within(Epsilon.of(self.epsilon)))
+
     def law(self, label: int, prior: Any, *, dealing: int = 0) -> dict[Report, Fraction]:
         row = np.asarray(prior)
         if row.ndim != 1:
             raise InvalidArgument(f"prior must be one row of probabilities, got shape {row.shape}.")
         n_classes = checks.integer(at_least=2, at_most=checks.MAX_CLASSES, **{"the length of prior": len(row)})
         checks.integer(label=label, at_least=0, at_most=n_classes - 1)
-        groups = self.deal(
-            checks.probabilities(row[None], 1, n_classes), Dealing.of_rows(dealing, np.zeros(1, np.int64))
-        )
-        return Response(groups, Odds.within(Epsilon.of(self.epsilon))).law(0, label)
+        return self.response(checks.probabilities(row[None], 1, n_classes), dealing=dealing).law(0, label)
 
 
 def _plain(value: Any) -> Any:
