@@ -137,13 +137,17 @@ def _table(outlooks: list[Outlook], n_rows: int, n_classes: int, epsilon: Epsilo
     for each in outlooks:
         table.add_row(
             each.mechanism,
-            f"{each.reports:,.4g}" if each.reports < 100 else f"{each.reports:,.0f}",
-            f"{each.labels_per_report:,.4g}",
+            _count(each.reports),
+            _count(each.labels_per_report),
             f"{each.chance_of_true_label:.1%}",
             f"{each.bits_per_label:.3g}",
             "-" if each.share_of_limit is None else f"{each.share_of_limit:.1%}",
         )
     return table
+
+
+def _count(number: float) -> str:
+    return f"{number:.4g}" if number < 1_000 else f"{number:,.0f}"
 
 
 def _prior(text: str | None, n_classes: int) -> NDArray[Any]:
