@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.errors import InvalidArgument
-from labeldp.mechanisms.channel import ReleasedChannel, Table, Truth, channel_from
-from labeldp.mechanisms.groups import Candidates, DealtGroups, Groups, OwnGroups
+from labeldp.mechanisms.channel import ReleasedChannel, Response, Table, Truth, channel_from
+from labeldp.mechanisms.groups import NO_GROUP, Candidates, DealtGroups, Groups, OwnGroups
 from labeldp.vault.files import Arrays, Facts, Stored
 from labeldp.vault.frequencies import ClassFrequencies, class_frequencies
 from labeldp.vault.labels import Classes
@@ -54,6 +54,13 @@ class Release(Stored):
         return self.channel.groups
 
     @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Between how many different reports each row's draw chose: the k or m of its groups, or a table's outputs."""
+        if isinstance(self.channel, Table):
+            return np.full(len(self), self.channel.weights.shape[1])
+        return self.channel.groups.sizes
+
+    @property
     def labels(self) -> NDArray[Any]:
         """One noisy label per row, as class names."""
         return Classes(self.classes).decode(self.label_numbers)
@@ -92,6 +99,23 @@ class Release(Stored):
         array of shape (rows, K). Each row of it is a likelihood, not a distribution: it need not sum to 1.
         """
         return self.channel.likelihood(self.reports, self._positions(rows))
+
+    def debiased_weights(self, rows: Any = None) -> NDArray[np.float64]:
+        """Return c such that the sum of c_y loss(y) over labels y has mean loss(true label): the debiased loss of Appendix G.
+
+        With k candidates and p = 1 / (e^epsilon + k - 1): c_y = (1[y is reported] - p) / (1 - k p) for the candidates, and 0
+        for other labels. The mean is exact where the true label is a candidate. For reports of single labels only.
+        """
+        index = self._positions(rows)
+        if not isinstance(self.channel, Response):
+            raise InvalidArgument("only a release of noisy labels, drawn at some epsilon, can be debiased.")
+        reported, odds = self.label_numbers[index], self.channel.odds
+        if odds.excess == 0:
+            raise InvalidArgument("at an epsilon this small the reports say nothing: there is nothing to debias.")
+        total = (odds.excess + self.groups.sizes[index].astype(np.float64) * odds.other)[:, None]
+        own = np.arange(len(self.classes)) == reported[:, None]
+        candidate = self.groups.assignment(index) != NO_GROUP
+        return np.where(candidate, (own * total - odds.other) / odds.excess, 0.0)
 
     def _positions(self, rows: Any) -> NDArray[np.int64]:
         if rows is None:

@@ -1,0 +1,88 @@
+"""What a learner is: something that is fitted to releases, never to labels, and then gives probabilities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp.errors import InvalidArgument
+from labeldp.vault import HistogramRelease, Release
+
+T = TypeVar("T")
+Epoch = dict[str, Any]
+Watch = Callable[[Epoch], None]
+"""Called at each epoch's end with public figures: epoch, epochs, loss, learning_rate, seconds, rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Filtered:
+    """A release from which rows were dropped by looking at their reports.
+
+    The remaining reports no longer follow the release's law, so that their likelihood would be biased: only learners from
+    noisy labels take them.
+    """
+
+    release: Release
+    kept: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if self.kept.shape != (len(self.release),) or self.kept.dtype != np.bool_:
+            raise InvalidArgument(f"kept must be a mask over the {len(self.release)} reports of the release.")
+
+
+Examples = Release | HistogramRelease | Filtered
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Learns from releases. X is public and has one row per row of the vault; a release knows which rows it speaks of."""
+
+    @property
+    def learns_from(self) -> Literal["labels", "likelihood"]:
+        """What it reads of a release: one noisy label per row, or the likelihood of its report, which any release has."""
+        ...
+
+    def check(self, X: Any, n_classes: int) -> None:
+        """Raise where this learner could not learn from X, before anything is spent on it."""
+        ...
+
+    def fit(
+        self,
+        X: Any,
+        releases: Examples | Sequence[Examples],
+        *,
+        start: Any = None,
+        checkpoint: Path | None = None,
+        watch: Watch | None = None,
+    ) -> Self:
+        """Learn from one or more releases.
+
+        Parameters
+        ----------
+        start : a fitted learner of the same kind, whose model is the point to start from.
+        checkpoint : a file to write at epoch ends, and to go on from if it is there.
+        watch : called at each epoch's end; `predict_proba` works there.
+        """
+        ...
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return one row of K probabilities per row of X."""
+        ...
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model."""
+        ...
+
+    def load(self, path: str | os.PathLike[str]) -> Self:
+        """Read what a learner of the same description saved."""
+        ...
+
+    def ask_once(self, ask: Callable[[], T]) -> T:
+        """Ask on the first process alone, and hand the answer to all. With one process: ask."""
+        ...

@@ -1,0 +1,309 @@
+"""LP-MST, Algorithm 3 of the paper: each stage's model is the prior of the next stage's release.
+
+The paper prints M^(t) where its proof uses M^(t-1), which is what is done here: a prior must be known before labels are asked.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.errors import InvalidArgument
+from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
+from labeldp.learning.partition import Partition, Rows, check_shares
+from labeldp.learning.stored import StageFiles
+from labeldp.mechanisms import GroupMechanism, LocalMechanism, RandomizedResponse, RRWithPrior
+from labeldp.metrics.accuracy import accuracy, check_hold_out
+from labeldp.vault import LabelHolder, Release
+
+Probabilities = NDArray[np.floating[Any]]
+Record = dict[str, Any]
+
+
+@dataclass
+class MultiStage:
+    """Release labels in stages, each with the model of the stages before it as its prior, and train on all of them.
+
+    Parameters
+    ----------
+    learner : what is trained; one for all stages (each gets a copy), or a sequence of one per stage, for instance with less
+        mixup in later ones.
+    stages, split : how many stages, and each one's share of the rows (equal by default). One stage of the paper's mechanism is
+        plain randomized response (LP-1ST).
+    mechanism : from an epsilon to a mechanism: RRWithPrior is the paper's, GroupedResponse tells most.
+    temperature : of the model's prior: p^(1/temperature), normalised. Below 1 it is surer of itself.
+    warm_start : start each stage's training from the model of the one before.
+    filter : drop rows of earlier stages whose reported label is not among the k that the model finds most likely; k is the
+        mean k of this stage, "floor" (the authors' code) or "round". None keeps all. For learners from noisy labels only.
+    prior, prior_weight : an external prior, (n, K) or a function of row numbers, mixed in as (1 - w) model + w prior.
+    prior_source : where that prior came from, for the certificate.
+    hold_out : the share of the rows that is held out and released by plain randomized response, to grade models on.
+    seed : of the public partition. No seed reaches privacy noise.
+
+    Privacy
+    -------
+    epsilon-label-DP: every row is asked once, and each question depends on public things and earlier answers alone.
+    """
+
+    learner: Learner | Sequence[Learner]
+    stages: int = 2
+    split: Sequence[float] | None = None
+    mechanism: Callable[[Any], LocalMechanism] = RRWithPrior
+    temperature: float = 1.0
+    warm_start: bool = True
+    filter: str | None = None
+    prior: Any = None
+    prior_weight: float = 0.5
+    prior_source: str | None = None
+    hold_out: float = 0.0
+    seed: int = 0
+
+    releases_: list[Release] = field(default_factory=list, init=False, repr=False)
+    hold_out_: Release | None = field(default=None, init=False, repr=False)
+    models_: list[Learner] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checks.integer(stages=self.stages, at_least=1)
+        check_shares(self.split, self.stages)
+        if not self.temperature > 0:
+            raise InvalidArgument(f"temperature must be > 0, got {self.temperature}.")
+        if not 0 <= self.hold_out < 1 or not 0 <= self.prior_weight <= 1:
+            raise InvalidArgument("hold_out must lie in [0, 1) and prior_weight in [0, 1].")
+        if self.filter is not None:
+            checks.one_of(("floor", "round"), filter=self.filter)
+            if any(learner.learns_from != "labels" for learner in self._learners()):
+                raise InvalidArgument(
+                    "filter drops rows by looking at their reports, which would bias the likelihood: use it with a loss on "
+                    "noisy labels, or set filter=None."
+                )
+
+    def fit(
+        self,
+        X: Any,
+        vault: LabelHolder,
+        epsilon: Any,
+        *,
+        rows: Any = None,
+        name: str | None = None,
+        folder: Path | None = None,
+        watch: Callable[[Record], None] | None = None,
+        test: Callable[[Learner], Record] | None = None,
+    ) -> MultiStage:
+        """Ask the vault stage by stage and train.
+
+        Parameters
+        ----------
+        X : public features, one row per row of the vault.
+        rows : which rows to use; by default all. Public: never chosen by labels.
+        name : under which the vault can be asked again, at no cost, after a crash; see `LabelVault.release`.
+        folder : where releases and checkpoints are kept, and read back from: a stage whose release is there asks nothing.
+        watch : called with a record of public figures at each stage's start and each epoch's end.
+        test : called with the model at each stage's end; its record of figures on public test data is passed to `watch`.
+        """
+        learners = self._learners()
+        first = learners[0]
+        n_rows, classes = first.ask_once(lambda: (len(vault), vault.classes))
+        mechanism = self.mechanism(epsilon)
+        self._check_before_spending(X, n_rows, len(classes), mechanism, learners)
+        use = checks.rows(rows, n_rows)
+        parts = Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
+        files = StageFiles(folder)
+
+        def ask(stage: str, how: LocalMechanism, asked: Rows, priors: Callable[[], Any], source: Any) -> Release:
+            def answer() -> Release:
+                given = files.priors(stage, priors)
+                named = None if name is None else f"{name}: {stage}"
+                return vault.release(how, asked, priors=given, source=source, name=named)
+
+            release = first.ask_once(lambda: files.release(stage, answer))
+            if not np.array_equal(release.rows, asked) or release.receipt.mechanism["name"] != type(how).__name__:
+                raise InvalidArgument(f"the {stage} in {folder} is not of this run: use another folder.")
+            return release
+
+        if len(parts.hold_out):
+            self.hold_out_ = ask("release-hold-out", RandomizedResponse(epsilon), parts.hold_out, lambda: None, None)
+        self.releases_, self.models_ = [], []
+        for number, part in enumerate(parts.stages, start=1):
+            previous = self.models_[-1] if self.models_ else None
+            source = self._source(previous)
+            release = ask(f"release-{number}", mechanism, part, lambda p=part, m=previous: self._prior(X, p, m), source)  # type: ignore[misc]
+            self._train(X, release, learners[number - 1], files, watch, test)
+        return self
+
+    def refit(
+        self,
+        X: Any,
+        releases: Sequence[Release],
+        *,
+        hold_out: Release | None = None,
+        folder: Path | None = None,
+        watch: Callable[[Record], None] | None = None,
+        test: Callable[[Learner], Record] | None = None,
+    ) -> MultiStage:
+        """Train again on the releases of an earlier run, stage by stage. Free: nothing is asked."""
+        if len(releases) != self.stages:
+            raise InvalidArgument(f"releases must be one per stage ({self.stages}), got {len(releases)}.")
+        if hold_out is not None:
+            check_hold_out(hold_out)
+        learners = self._learners()
+        for learner, release in zip(learners, releases, strict=True):
+            learner.check(X, len(release.classes))
+            if learner.learns_from == "labels":
+                _ = release.label_numbers  # raises, before any training, where reports are groups
+        self.hold_out_, self.releases_, self.models_ = hold_out, [], []
+        files = StageFiles(folder)
+        for learner, release in zip(learners, releases, strict=True):
+            self._train(X, release, learner, files, watch, test)
+        return self
+
+    def predict_proba(self, X: Any) -> Probabilities:
+        """Return the last model's probabilities."""
+        return self.model_.predict_proba(X)
+
+    @property
+    def model_(self) -> Learner:
+        """The last stage's model."""
+        if not self.models_:
+            raise InvalidArgument("this MultiStage has not been fitted: call fit(X, vault, epsilon) first.")
+        return self.models_[-1]
+
+    # ---- one stage ---------------------------------------------------------------------------------------------------
+
+    def _prior(self, X: Any, rows: Rows, previous: Learner | None) -> Probabilities | None:
+        """Return the prior of these rows: M^(t-1) and the external one; None where both are uniform."""
+        if previous is None and self.prior is None:
+            return None
+        external = None if self.prior is None else self._external(rows)
+        if previous is None:
+            assert external is not None
+            return (1 - self.prior_weight) / external.shape[1] + self.prior_weight * external
+        model = tempered(previous.predict_proba(X[rows]), self.temperature)
+        return model if external is None else (1 - self.prior_weight) * model + self.prior_weight * external
+
+    def _external(self, rows: Rows) -> Probabilities:
+        given = self.prior(rows) if callable(self.prior) else np.asarray(self.prior)[rows]
+        return checks.probabilities(given, len(rows), np.shape(given)[-1])
+
+    def _source(self, previous: Learner | None) -> Any:
+        """Say where the prior came from: the releases behind the model, or the caller's statement."""
+        if self.prior is None:
+            return None if previous is None else list(self.releases_)
+        stated = self.prior_source or "an external prior, origin not stated"
+        entries = [f"entry {release.receipt.ledger['entry']}" for release in self.releases_]
+        model = f" and a model of the releases {', '.join(entries)}" if previous is not None else ""
+        return f"{stated} (weight {self.prior_weight:g}){model}"
+
+    def _train(
+        self,
+        X: Any,
+        release: Release,
+        learner: Learner,
+        files: StageFiles,
+        watch: Callable[[Record], None] | None,
+        test: Callable[[Learner], Record] | None,
+    ) -> None:
+        """Train M^(t) on everything released so far."""
+        previous = self.models_[-1] if self.models_ else None
+        number = len(self.models_) + 1
+        earlier: list[Examples] = list(self.releases_)
+        k = mean_size(release, self.filter) if self.filter is not None and previous is not None else None
+        if k is not None and previous is not None:
+            earlier = [keep_likely(each, X, previous, k) for each in self.releases_]
+        tell = watch or _nobody
+        tell(self._stage_record(number, release, earlier, k))
+
+        def epoch_ended(epoch: Epoch) -> None:
+            grade = None
+            if self.hold_out_ is not None:
+                found = accuracy(self.hold_out_, learner.predict_proba(X[self.hold_out_.rows]))
+                grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
+            tell({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
+
+        learner.fit(
+            X,
+            [*earlier, release],
+            start=previous if self.warm_start else None,
+            checkpoint=files.checkpoint(number),
+            watch=epoch_ended if watch is not None else None,
+        )
+        self.releases_.append(release)
+        self.models_.append(learner)
+        if test is not None:
+            tell({"kind": "test", "stage": number, **test(learner)})
+
+    def _stage_record(self, number: int, release: Release, earlier: list[Examples], k: int | None) -> Record:
+        sizes, counts = np.unique(release.sizes, return_counts=True)
+        kept = [each.kept for each in earlier if isinstance(each, Filtered)]
+        filtered = {"rows": sum(map(len, kept)), "kept": int(sum(mask.sum() for mask in kept)), "k": k}
+        return {
+            "kind": "stage",
+            "stage": number,
+            "stages": self.stages,
+            "rows": len(release),
+            "charged": release.receipt.labels_charged,
+            "mechanism": release.receipt.mechanism["name"],
+            "epsilon": release.receipt.epsilon,
+            "temperature": self.temperature if number > 1 else None,
+            "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+            "mean_groups": float(release.sizes.mean()),
+            "filtered": filtered if k is not None else None,
+        }
+
+    # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def _learners(self) -> list[Learner]:
+        given = self.learner
+        if isinstance(given, Sequence):
+            if len(given) != self.stages:
+                raise InvalidArgument(f"learner must be one, or one per stage ({self.stages}); got {len(given)}.")
+            return list(given)
+        return [copy.deepcopy(given) for _ in range(self.stages)]
+
+    def _check_before_spending(
+        self, X: Any, n_rows: int, n_classes: int, mechanism: LocalMechanism, learners: list[Learner]
+    ) -> None:
+        if len(X) != n_rows:
+            raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
+        for learner in learners:
+            learner.check(X, n_classes)
+        uniform = np.full((1, n_classes), 1 / n_classes)
+        single = isinstance(mechanism, GroupMechanism) and mechanism.response(uniform).groups.single_labels
+        if not single and any(learner.learns_from == "labels" for learner in learners):
+            raise InvalidArgument(
+                f"{type(mechanism).__name__} reports groups of labels, and this learner needs one noisy label per row. "
+                "Train on the likelihood, or use a mechanism that reports single labels."
+            )
+
+
+def _nobody(record: Record) -> None:  # noqa: ARG001
+    """Nobody watches."""
+
+
+def tempered(probabilities: Probabilities, temperature: float) -> Probabilities:
+    """Return softmax(logits / temperature) for probabilities softmax(logits)."""
+    if temperature == 1:
+        return probabilities
+    with np.errstate(divide="ignore"):
+        logs = np.log(probabilities.astype(np.float64)) / temperature
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def mean_size(release: Release, how: str | None) -> int:
+    """Return the mean number of candidates, as a whole number: down, or to the nearest."""
+    mean = float(release.sizes.mean())
+    return max(1, int(mean) if how == "floor" else round(mean))
+
+
+def keep_likely(release: Release, X: Any, model: Learner, k: int) -> Filtered:
+    """Keep the rows whose reported label is among the k that the model finds most likely (Appendix B)."""
+    predicted = model.predict_proba(X[release.rows])
+    reported = predicted[np.arange(len(release)), release.label_numbers]
+    return Filtered(release, (predicted > reported[:, None]).sum(axis=1) < k)

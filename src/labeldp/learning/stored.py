@@ -1,0 +1,59 @@
+"""What a multi-stage run keeps on disk, so that a stage whose release exists is read back and never asked again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labeldp.vault import Release
+
+
+class StageFiles:
+    """Releases, the priors they were asked with, and checkpoints, in one folder; or nowhere."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def release(self, stage: str, ask: Callable[[], Release]) -> Release:
+        """Return the stage's stored release, or ask for it and store it."""
+        if self.folder is None:
+            return ask()
+        path = self.folder / stage
+        if path.with_name(f"{stage}.json").exists():
+            return Release.load(path)
+        release = ask()
+        release.save(path)
+        self._priors_file(stage).unlink(missing_ok=True)
+        return release
+
+    def priors(self, stage: str, compute: Callable[[], Any]) -> Any:
+        """Return the stage's priors, fixed on disk before the first time they are used.
+
+        A run that is killed after the vault has answered must ask the very same again, and a model's last bits may depend on
+        the number of threads.
+        """
+        if self.folder is None:
+            return compute()
+        file = self._priors_file(stage)
+        if file.exists():
+            return np.load(file, allow_pickle=False)
+        priors = compute()
+        if priors is not None:
+            fresh = file.with_suffix(".new")
+            with fresh.open("wb") as out:
+                np.save(out, priors, allow_pickle=False)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(fresh, file)
+        return priors
+
+    def checkpoint(self, number: int) -> Path | None:
+        return None if self.folder is None else self.folder / f"checkpoint-{number}.pt"
+
+    def _priors_file(self, stage: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{stage}.priors.npy"

@@ -1,0 +1,46 @@
+"""Checkpoints: whole or not there at all, and read without executing anything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labeldp.errors import InvalidArgument
+
+
+def write(path: Path, state: dict[str, Any]) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+
+
+def read(path: Path | None, fingerprint: str) -> dict[str, Any] | None:
+    """Return the checkpoint at a path, None if there is none; raise if it is of another training."""
+    if path is None or not path.exists():
+        return None
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    if state.get("fingerprint") != fingerprint:
+        raise InvalidArgument(
+            f"{path} was made by a training with other releases, settings or starting weights, and cannot be gone on from. "
+            "Resume with the recipe it was made with, or use another folder."
+        )
+    return state
+
+
+def fingerprint_of(settings: dict[str, Any], tensors: Iterable[Tensor]) -> str:
+    """Tell trainings apart by everything that decides their result."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for tensor in tensors:
+        digest.update(str((tensor.dtype, tuple(tensor.shape))).encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,303 @@
+"""TorchLearner: any module, trained on releases."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from labeldp import checks
+from labeldp.errors import InvalidArgument, LabelDPError
+from labeldp.learning.learner import Examples, Watch
+from labeldp.torch import checkpoints
+from labeldp.torch.augmentation import Augmentation
+from labeldp.torch.averaging import WeightAverage
+from labeldp.torch.batches import Batches, as_input, gather, torch_seed
+from labeldp.torch.losses import LOSSES, TrainingSet
+from labeldp.torch.schedules import SCHEDULES
+
+T = TypeVar("T")
+
+PREDICT_AT_ONCE = 1000
+
+
+class TorchLearner:
+    """Trains a module on releases. Everything it reads is public, so that any training trick is free.
+
+    Parameters
+    ----------
+    module : any module from inputs to K logits. It is copied; its weights are where training starts.
+    loss : "noisy-label", cross entropy on the reported label (the paper's); "debiased", unbiased for the loss on true labels
+        (Appendix G); "likelihood", -log sum_y softmax_y P(report | y), which takes every release and wastes nothing.
+    epochs, batch_size, learning_rate, weight_decay, momentum : as usual; learning_rate is the schedule's peak.
+    optimizer : "sgd" (with Nesterov momentum) or "adamw".
+    schedule : "linear" or "piecewise" (the paper's), "official" (its code's), "constant".
+    mixup : alpha of Beta(alpha, alpha), one lam per batch; 0 for none.
+    augmentation : what is done to images during training.
+    averaging : decay of an exponential moving average of the weights, which then predicts; None for none.
+    seed : of shuffling, mixup, augmentation and dropout. No seed reaches privacy noise.
+    fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
+        Tried on CPUs, alone and with two processes. Not tried on a GPU.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        loss: str = "noisy-label",
+        epochs: int = 30,
+        batch_size: int = 256,
+        learning_rate: float = 0.1,
+        optimizer: str = "sgd",
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        schedule: str = "linear",
+        mixup: float = 0.0,
+        augmentation: Augmentation | None = None,
+        averaging: float | None = None,
+        seed: int = 0,
+        fabric: Fabric | None = None,
+    ) -> None:
+        if not isinstance(module, nn.Module):
+            raise InvalidArgument(f"module must be a torch.nn.Module, got {type(module).__name__}.")
+        self.module = module
+        self.loss = checks.one_of(LOSSES, loss=loss)
+        self.epochs = checks.integer(epochs=epochs, at_least=1)
+        self.batch_size = checks.integer(batch_size=batch_size, at_least=1)
+        self.optimizer = checks.one_of(("sgd", "adamw"), optimizer=optimizer)
+        self.schedule = checks.one_of(tuple(SCHEDULES), schedule=schedule)
+        self.seed = checks.integer(seed=seed, at_least=0)
+        self.learning_rate, self.momentum, self.weight_decay = learning_rate, momentum, weight_decay
+        self.mixup, self.averaging = float(mixup), averaging
+        if not learning_rate > 0 or not 0 <= momentum < 1 or not weight_decay >= 0 or not self.mixup >= 0:
+            raise InvalidArgument(
+                "learning_rate must be > 0, momentum in [0, 1), weight_decay and mixup at least 0; got "
+                f"{learning_rate}, {momentum}, {weight_decay} and {mixup}."
+            )
+        if averaging is not None and not 0 <= averaging < 1:
+            raise InvalidArgument(f"averaging must be a decay in [0, 1), such as 0.999, or None; got {averaging}.")
+        self.augmentation = augmentation or Augmentation()
+        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self.module_: nn.Module | None = None
+
+    @property
+    def learns_from(self) -> Literal["labels", "likelihood"]:
+        return "likelihood" if self.loss == "likelihood" else "labels"
+
+    def check(self, X: Any, n_classes: int) -> None:
+        """Raise unless the module turns rows of X into finite rows of K logits."""
+        module = copy.deepcopy(self.module).eval()
+        with torch.inference_mode():
+            try:
+                logits = module(as_input(gather(X, slice(0, 2), torch.device("cpu"))))
+            except Exception as error:
+                raise InvalidArgument(
+                    f"the module cannot read X (shape {np.shape(X)}): {type(error).__name__}: {error}"
+                ) from None
+        if logits.ndim != 2 or logits.shape[1] != n_classes or not torch.isfinite(logits).all():
+            raise InvalidArgument(
+                f"the module must return {n_classes} finite logits per row, one per class; it returned shape "
+                f"{tuple(logits.shape)} for two rows."
+            )
+        if self.augmentation and np.ndim(X) != 4:
+            raise InvalidArgument(
+                f"augmentation is for images (rows, channels, height, width); X has shape {np.shape(X)}."
+            )
+
+    # ---- training ----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        releases: Examples | Sequence[Examples],
+        *,
+        start: TorchLearner | None = None,
+        checkpoint: Path | None = None,
+        watch: Watch | None = None,
+    ) -> Self:
+        """Train on one or more releases; see `Learner.fit`."""
+        data = TrainingSet.of([releases] if isinstance(releases, Examples) else list(releases), self.loss)
+        batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)
+        module = copy.deepcopy(self.module if start is None else start._fitted())
+        module.requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        rows = torch.from_numpy(data.rows)
+        fingerprint = checkpoints.fingerprint_of(self._settings(), [rows, data.targets, *module.state_dict().values()])
+        average = None if self.averaging is None else WeightAverage(module, self.averaging)
+        wrapped, optimizer = self.fabric.setup(module, self._optimizer(module))
+        self.module_ = module if average is None else average.module.to(self.fabric.device)
+        done = 0
+        if (state := checkpoints.read(checkpoint, fingerprint)) is not None:
+            module.load_state_dict(state["module"])
+            optimizer.load_state_dict(state["optimizer"])
+            if average is not None:
+                average.module.load_state_dict(state["average"])
+            done = state["epoch"]
+        for epoch in range(done + 1, self.epochs + 1):
+            began = time.perf_counter()
+            loss = self._epoch(epoch, X, data, batches, wrapped, optimizer, average)
+            if not np.isfinite(loss):
+                raise LabelDPError(
+                    f"the training loss became {loss} in epoch {epoch}: lower learning_rate ({self.learning_rate}). What was "
+                    "released can be trained on again at no cost."
+                )
+            record = {
+                "epoch": epoch,
+                "epochs": self.epochs,
+                "loss": loss,
+                "learning_rate": optimizer.param_groups[0]["lr"],
+                "seconds": time.perf_counter() - began,
+                "rows": len(data),
+            }
+            if watch is not None:
+                watch(record)
+            if checkpoint is not None and self.fabric.is_global_zero:
+                checkpoints.write(
+                    checkpoint,
+                    {
+                        "fingerprint": fingerprint,
+                        "epoch": epoch,
+                        "module": module.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "average": None if average is None else average.module.state_dict(),
+                    },
+                )
+        self.fabric.barrier()
+        return self
+
+    def _epoch(
+        self,
+        epoch: int,
+        X: Any,
+        data: TrainingSet,
+        batches: Batches,
+        module: Any,
+        optimizer: Any,
+        average: WeightAverage | None,
+    ) -> float:
+        """Train for one epoch and return its mean loss."""
+        fabric, schedule = self.fabric, SCHEDULES[self.schedule]
+        mixing = batches.mixing(self.seed, epoch, self.mixup) if self.mixup else None
+        total = torch.zeros((), device=fabric.device)
+        module.train()
+        with torch.random.fork_rng():
+            torch.manual_seed(torch_seed(self.seed, epoch, fabric.global_rank))
+            for number, chosen in enumerate(batches.epoch(self.seed, epoch, fabric.global_rank)):
+                step = (epoch - 1) * batches.steps + number
+                for group in optimizer.param_groups:
+                    group["lr"] = self.learning_rate * schedule(step / (self.epochs * batches.steps))
+                inputs = self._inputs(X, data.rows[chosen], epoch)
+                targets = data.targets[torch.from_numpy(chosen)].to(fabric.device)
+                if mixing is None:
+                    losses = data.loss(module(inputs), targets)
+                else:
+                    losses = mixed_loss(module, inputs, targets, float(mixing[number]), data.loss)
+                loss = losses.mean()
+                optimizer.zero_grad()
+                fabric.backward(loss)
+                optimizer.step()
+                total += loss.detach()
+                if average is not None:
+                    average.follow(module.module, step)
+        mean = fabric.all_reduce(total / batches.steps, reduce_op="mean")
+        assert isinstance(mean, Tensor)
+        return float(mean)
+
+    def _inputs(self, X: Any, rows: NDArray[np.int64], epoch: int) -> Tensor:
+        taken = gather(X, rows, self.fabric.device)
+        if self.augmentation:
+            taken = self.augmentation(taken, seed=self.seed, epoch=epoch, rows=rows)
+        return as_input(taken)
+
+    def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        return torch.optim.SGD(
+            parameters,
+            lr=self.learning_rate,
+            momentum=self.momentum,
+            nesterov=self.momentum > 0,
+            weight_decay=self.weight_decay,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        skipped = {"module", "module_", "fabric", "augmentation"}
+        settings = {name: value for name, value in vars(self).items() if name not in skipped}
+        return settings | {"augmentation": str(self.augmentation), "processes": self.fabric.world_size}
+
+    # ---- the fitted model --------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Return softmax probabilities, one row per row of X."""
+        module = self._fitted()
+        training = module.training
+        module.eval()
+        parts = []
+        with torch.inference_mode():
+            for at in range(0, len(X), PREDICT_AT_ONCE):
+                logits = module(as_input(gather(X, slice(at, at + PREDICT_AT_ONCE), self.fabric.device)))
+                parts.append(torch.softmax(logits.float(), dim=1).cpu().numpy())
+        module.train(training)
+        return np.concatenate(parts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model's weights as safetensors."""
+        fresh = Path(path).with_name(f"{Path(path).name}.new")
+        weights = {name: value.detach().cpu().contiguous() for name, value in self._fitted().state_dict().items()}
+        save_file(weights, fresh)
+        os.replace(fresh, path)
+
+    def load(self, path: str | os.PathLike[str]) -> Self:
+        """Read weights that `save` wrote, of a module with the same layers."""
+        module = copy.deepcopy(self.module)
+        try:
+            module.load_state_dict(load_file(path))
+        except FileNotFoundError:
+            raise InvalidArgument(f"there is no model at {path}.") from None
+        except Exception as error:
+            raise InvalidArgument(f"{path} does not hold this module's weights ({type(error).__name__}).") from None
+        self.module_ = module.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        return self
+
+    def _fitted(self) -> nn.Module:
+        if self.module_ is None:
+            raise InvalidArgument("this TorchLearner has not been fitted: call fit(X, releases) first.")
+        return self.module_
+
+    # ---- processes ---------------------------------------------------------------------------------------------------
+
+    def ask_once(self, ask: Callable[[], T]) -> T:
+        """Ask on rank 0 alone, and hand the answer, or the error, to every rank."""
+        if self.fabric.world_size == 1:
+            return ask()
+        answer: Any = None
+        if self.fabric.is_global_zero:
+            try:
+                answer = ask()
+            except Exception as error:
+                answer = error
+        answer = self.fabric.broadcast(answer)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchLearner:
+        twin = copy.copy(self)
+        twin.module, twin.module_ = copy.deepcopy(self.module, memo), copy.deepcopy(self.module_, memo)
+        return twin  # the fabric, which holds processes and devices, is shared
+
+
+def mixed_loss(module: Any, inputs: Tensor, targets: Tensor, lam: float, loss: Any) -> Tensor:
+    """Return lam loss(report_i) + (1 - lam) loss(report_j) at the input lam x_i + (1 - lam) x_j."""
+    logits = module(torch.lerp(inputs.flip(0), inputs, lam))
+    return lam * loss(logits, targets) + (1 - lam) * loss(logits, targets.flip(0))
