@@ -17,6 +17,12 @@ ROOMS = {
     "mechanisms": {"randomness", "budget"},
     "vault": {"mechanisms", "randomness", "budget"},
     "bulk": {"vault", "mechanisms", "budget"},
+    "metrics": {"vault"},
+    "learning": {"vault", "mechanisms", "metrics"},
+    "torch": {"learning", "vault"},
+    "datasets": {"vault"},
+    "report": set(),
+    "runs": {"datasets", "torch", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
 }
 LEAVES = {"cli"}
 CORE = {"numpy", "scipy", "click", "rich"}
@@ -28,6 +34,12 @@ FOREIGN = {
     "mechanisms": {"numpy", "scipy"},
     "vault": {"numpy"},
     "bulk": {"numpy", "pyarrow"},
+    "metrics": {"numpy"},
+    "learning": {"numpy"},
+    "torch": {"numpy", "torch", "lightning_fabric", "safetensors"},
+    "datasets": {"numpy", "sklearn"},
+    "report": {"numpy", "matplotlib"},
+    "runs": {"numpy", "torch"},
     "cli": CORE | {"sklearn", "pyarrow"},
 }
 STANDARD = __import__("sys").stdlib_module_names

@@ -12,9 +12,11 @@ from labeldp.errors import BudgetExhausted, LabelDPError
 
 COMMANDS = {
     "certificate": "What a ledger has released, what it cost, and what that promises.",
-    "demo": "See the mechanisms at work on handwritten digits.",
+    "demo": "Train with and without label privacy on handwritten digits, and compare.",
     "plan": "What each mechanism would give at an epsilon, before any label is touched.",
+    "predict": "Predict with a trained run.",
     "privatize": "Turn a column of labels in a CSV or Parquet file into a noisy one.",
+    "train": "Train a model with label privacy: releases, certificate, report.",
     "vault": "Create, raise, inspect and verify a ledger.",
 }
 

@@ -282,7 +282,7 @@ class MultiStage:
             )
 
 
-def _nobody(record: Record) -> None:  # noqa: ARG001
+def _nobody(record: Record) -> None:
     """Nobody watches."""
 
 

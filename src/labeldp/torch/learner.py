@@ -24,6 +24,7 @@ from labeldp.torch.augmentation import Augmentation
 from labeldp.torch.averaging import WeightAverage
 from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
+from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
 
 T = TypeVar("T")
@@ -278,18 +279,7 @@ class TorchLearner:
 
     def ask_once(self, ask: Callable[[], T]) -> T:
         """Ask on rank 0 alone, and hand the answer, or the error, to every rank."""
-        if self.fabric.world_size == 1:
-            return ask()
-        answer: Any = None
-        if self.fabric.is_global_zero:
-            try:
-                answer = ask()
-            except Exception as error:
-                answer = error
-        answer = self.fabric.broadcast(answer)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return on_first_process(self.fabric, ask)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchLearner:
         twin = copy.copy(self)

@@ -1,0 +1,51 @@
+"""`labeldp predict`: a run's model on new rows."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from labeldp.cli.options import words
+from labeldp.errors import InvalidArgument, MissingExtra
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--data", help="A dataset's name (its public test rows), or a .npy file; by default the run's own dataset."
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The CSV file to write.")
+def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> None:
+    """Predict with the model of a finished run: the most likely class of each row, and every class's probability."""
+    try:
+        from labeldp.runs import load
+    except ImportError:
+        raise MissingExtra("Predicting needs torch: pip install 'labeldp[torch]'.") from None
+    loaded = load(run)
+    X = _rows(loaded.recipe.data if data is None else data, data_dir)
+    probabilities = loaded.predict_proba(X)
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["row", "predicted", *(f"p({name})" for name in loaded.classes)])
+        names = np.array(loaded.classes)[probabilities.argmax(axis=1)]
+        for row, (name, chances) in enumerate(zip(names, probabilities.tolist(), strict=True)):
+            writer.writerow([row, name, *(f"{chance:.6g}" for chance in chances)])
+    words.print(
+        f"{len(probabilities):,} rows predicted by {loaded.recipe.model} (epsilon {loaded.recipe.epsilon}): {out}"
+    )
+
+
+def _rows(data: str, data_dir: Path | None) -> Any:
+    if data.endswith(".npy"):
+        try:
+            return np.load(data, mmap_mode="r", allow_pickle=False)
+        except ValueError:
+            raise InvalidArgument(f"{data} must be an array of numbers, written by numpy.save.") from None
+    from labeldp import datasets
+
+    return datasets.load(data, data_dir=data_dir).X_test

@@ -1,0 +1,197 @@
+"""`labeldp train`: from public features and sealed labels to a model, a certificate and a report."""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from labeldp.budget.epsilon import Epsilon
+from labeldp.cli.options import EpsilonText, json_option, print_json, words
+from labeldp.cli.progress import TrainingProgress
+from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from labeldp.runs import Recipe, RunFolder
+
+
+@click.command()
+@click.option(
+    "--recipe", "recipe_file", type=click.Path(path_type=Path), help="A recipe in TOML; options go before it."
+)
+@click.option("--data", help="A dataset: digits, mnist, fashion-mnist, kmnist, cifar-10, cifar-100, movielens-1m, ..")
+@click.option("--model", help="A model: small-conv, tiny-conv, inception-small, resnet18-v2, ncf, mlp, linear, ..")
+@click.option("--epsilon", type=EpsilonText(), help="What each label may spend.")
+@click.option("--stages", type=int, help="How many stages; 1 asks every label at once.")
+@click.option("--mechanism", help="RandomizedResponse, RRWithPrior (the paper's) or GroupedResponse (the default).")
+@click.option("--loss", help="likelihood (the default), noisy-label (the paper's) or debiased.")
+@click.option("--epochs", type=int, help="How many epochs each stage is trained for.")
+@click.option("--hold-out", type=float, help="The share of the rows that is only used to grade models, noisily.")
+@click.option("--rows", type=int, help="Use only the first so many rows, for a quick try.")
+@click.option("--seed", type=int, help="Of the training; no seed reaches privacy noise.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other value of the recipe: training.mixup=4.0"
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The run's folder.")
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Charge this ledger; by default a new one in the folder."
+)
+@click.option("--resume", is_flag=True, help="Go on with the run in --out, which was stopped.")
+@click.option("--from", "source", type=click.Path(path_type=Path), help="Train again on this run's releases, free.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
+@click.option("--threads", type=click.IntRange(min=1), help="How many threads torch may use.")
+@click.option("--accelerator", default="cpu", show_default=True, help="cpu, cuda or auto. Only cpu has been tried.")
+@click.option("--devices", default=1, show_default=True, type=click.IntRange(min=1), help="How many processes.")
+@json_option
+def train(
+    recipe_file: Path | None,
+    out: Path,
+    ledger: Path | None,
+    resume: bool,
+    source: Path | None,
+    data_dir: Path | None,
+    threads: int | None,
+    accelerator: str,
+    devices: int,
+    as_json: bool,
+    settings: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Train a model with label differential privacy.
+
+    \b
+    labeldp train --data fashion-mnist --model small-conv --epsilon 2 --stages 2 --out runs/fm-e2
+    labeldp train --recipe recipes/fashion-mnist-paper.toml --out runs/paper
+    labeldp train --resume --out runs/fm-e2
+    labeldp train --from runs/fm-e2 --model mlp --out runs/again
+    """
+    with _needs_torch():
+        import torch
+
+        from labeldp.runs import Recipe, RunFolder, training
+    folder = RunFolder(out)
+    changes = _changes(options, settings)
+    if resume:
+        if changes or recipe_file or source or ledger:
+            raise InvalidArgument(
+                "--resume goes on with the recipe and ledger of --out: give neither, nor other options."
+            )
+        facts = folder.facts()
+        recipe, source = folder.recipe(), Path(facts["from"]) if "from" in facts else None
+        threads = facts["threads"] if threads is None else threads
+    else:
+        if folder.exists and not _is_worker():
+            raise BudgetExhausted(
+                f"{out} holds a run already. To go on with it: labeldp train --resume --out {out}. To train again on what it "
+                f"released, at no cost: labeldp train --from {out} --out NEW"
+            )
+        base = Recipe.read(recipe_file) if recipe_file else RunFolder(source).recipe() if source else None
+        recipe = base.changed(changes) if base is not None else Recipe.of(_tables(changes), source="the command line")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    fabric = _launched(accelerator, devices)
+    progress = TrainingProgress(recipe) if fabric.is_global_zero else None
+    with _resumable(out), progress or contextlib.nullcontext():
+        if source is not None:
+            training.train_again(recipe, source, out, data_dir=data_dir, watch=progress, fabric=fabric)
+        else:
+            training.train(recipe, out, ledger=ledger, data_dir=data_dir, watch=progress, fabric=fabric)
+    if fabric.is_global_zero:
+        _tell(recipe, folder, as_json)
+
+
+def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+    """Return what the command line says, under the recipe's keys."""
+    tables = {
+        "stages": "release",
+        "mechanism": "release",
+        "hold_out": "release",
+        "loss": "training",
+        "epochs": "training",
+    }
+    changes = {
+        f"{tables[name]}.{name}" if name in tables else name: str(value) if isinstance(value, Epsilon) else value
+        for name, value in options.items()
+        if value is not None
+    }
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--set must be KEY=VALUE, such as training.mixup=4.0; got {setting!r}.")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = text.strip()
+    return changes
+
+
+def _tables(changes: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in changes.items():
+        table, _, name = key.rpartition(".")
+        (values.setdefault(table, {}) if table else values)[name] = value
+    return values
+
+
+def _launched(accelerator: str, devices: int) -> Fabric:
+    from lightning_fabric import Fabric
+
+    fabric = Fabric(accelerator=accelerator, devices=devices, strategy="ddp" if devices > 1 else "auto")
+    fabric.launch()
+    return fabric
+
+
+def _is_worker() -> bool:
+    """Tell whether Fabric started this process beside the first one."""
+    import os
+
+    return int(os.environ.get("LOCAL_RANK", "0")) > 0
+
+
+@contextlib.contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            f"Stopped. Nothing is lost: labeldp train --resume --out {out} goes on from the last epoch's end."
+        ) from None
+
+
+@contextlib.contextmanager
+def _needs_torch() -> Iterator[None]:
+    try:
+        yield
+    except ImportError:
+        raise MissingExtra("Training needs torch: pip install 'labeldp[torch]'.") from None
+
+
+def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
+    tests = [record for record in folder.records() if record["kind"] == "test"]
+    certificate = folder.certificate()
+    figures = {key: value for key, value in tests[-1].items() if key in ("accuracy", "rmse", "rows")} if tests else {}
+    if as_json:
+        facts = {
+            "run": str(folder.path),
+            "epsilon": recipe.epsilon,
+            "guarantee": certificate["guarantee"],
+            "test": figures,
+        }
+        print_json(facts)
+        return
+    if "accuracy" in figures:
+        words.print(f"{figures['accuracy']:.2%} right on {figures['rows']:,} rows of public test data.")
+    elif "rmse" in figures:
+        words.print(f"RMSE {figures['rmse']:.4f} on {figures['rows']:,} rows of public test data.")
+    words.print(certificate["guarantee"])
+    words.print(f"Model, certificate and releases: {folder.path}")
+    if folder.report_file.exists():
+        words.print(f"Report: {folder.report_file}")
+    else:
+        words.print("No report was drawn: pip install 'labeldp[report]'.")

@@ -1,0 +1,101 @@
+"""The run folder: what is where, and how records are appended."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from labeldp.errors import InvalidArgument
+from labeldp.runs.recipe import Recipe
+from labeldp.vault import Release
+
+Record = dict[str, Any]
+
+
+class RunFolder:
+    """A run's folder: its recipe, ledger, releases, metrics, model, certificate and report."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.recipe_file = self.path / "recipe.toml"
+        self.facts_file = self.path / "run.json"
+        self.certificate_file = self.path / "certificate.json"
+        self.ledger_file = self.path / "ledger"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.model_file = self.path / "model.safetensors"
+        self.report_file = self.path / "report.html"
+
+    @property
+    def exists(self) -> bool:
+        return self.facts_file.exists()
+
+    def create(self, recipe: Recipe, facts: Record) -> Record:
+        """Make the folder of a new run and return its facts. `run.json` is written last: with it the run exists."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        facts = {"id": secrets.token_hex(8), **facts}
+        write_whole(self.recipe_file, recipe.toml())
+        write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")
+        return facts
+
+    def recipe(self) -> Recipe:
+        self._must_exist()
+        return Recipe.read(self.recipe_file)
+
+    def facts(self) -> Record:
+        """Return what run.json holds: id, ledger, threads, input description, classes."""
+        self._must_exist()
+        facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
+        assert isinstance(facts, dict)
+        return facts
+
+    def certificate(self) -> Record:
+        if not self.certificate_file.exists():
+            raise InvalidArgument(f"{self.path} has no certificate yet: its run has asked nothing. Resume it.")
+        certificate = json.loads(self.certificate_file.read_text(encoding="utf-8"))
+        assert isinstance(certificate, dict)
+        return certificate
+
+    def releases(self) -> list[Release]:
+        """Return the releases of a finished run, stage by stage."""
+        stages = self.recipe().release.stages
+        missing = [n for n in range(1, stages + 1) if not (self.path / f"release-{n}.json").exists()]
+        if missing:
+            raise InvalidArgument(f"{self.path} lacks the release of stage {missing[0]}: resume that run first.")
+        return [Release.load(self.path / f"release-{number}") for number in range(1, stages + 1)]
+
+    def hold_out(self) -> Release | None:
+        name = "release-hold-out"
+        return Release.load(self.path / name) if (self.path / f"{name}.json").exists() else None
+
+    def records(self) -> list[Record]:
+        if not self.metrics_file.exists():
+            return []
+        return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
+
+    def note(self, record: Record) -> None:
+        """Append a record; one that is noted again, after a resume, replaces the first and what came after it."""
+        records = self.records()
+        again = next((at for at, old in enumerate(records) if _key(old) == _key(record)), len(records))
+        lines = [json.dumps(each) for each in [*records[:again], record]]
+        write_whole(self.metrics_file, "\n".join(lines) + "\n")
+
+    def _must_exist(self) -> None:
+        if not self.exists:
+            raise InvalidArgument(f"{self.path} is not a run folder: it has no run.json.")
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    return record["kind"], record.get("stage"), record.get("epoch")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is whole or not there at all."""
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)

@@ -1,0 +1,52 @@
+"""A finished run as an object."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp.errors import InvalidArgument
+from labeldp.runs.folder import RunFolder
+from labeldp.torch import TorchLearner, models
+from labeldp.vault.labels import Classes
+
+
+class Run:
+    """A run's model, with what it was trained from. Made by `labeldp.load`."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        facts = folder.facts()
+        if not folder.model_file.exists():
+            raise InvalidArgument(
+                f"{folder.path} has no model yet. Go on with it: labeldp train --resume --out {folder.path}"
+            )
+        self.folder = folder
+        self.recipe = folder.recipe()
+        self.classes: tuple[Any, ...] = tuple(facts["classes"])
+        self.inputs: dict[str, Any] = facts["inputs"]
+        module = models.build(self.recipe.model, self.inputs, len(self.classes))
+        self._learner = TorchLearner(module).load(folder.model_file)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Return one row of K probabilities per row of X; images are bytes (n, C, H, W)."""
+        self._learner.check(X, len(self.classes))
+        return self._learner.predict_proba(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the name of the most likely class per row of X."""
+        return Classes(self.classes).decode(self.predict_proba(X).argmax(axis=1))
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        return self.folder.certificate()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.folder.path}: {self.recipe.model} on {self.recipe.data}, epsilon {self.recipe.epsilon}>"
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Return the finished run in a folder: load("runs/x").predict_proba(X)."""
+    return Run(RunFolder(path))

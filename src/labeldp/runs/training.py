@@ -1,0 +1,252 @@
+"""What `labeldp train` does: from a recipe to a folder with a model, a certificate and a report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+import labeldp
+from labeldp import datasets
+from labeldp.budget import Guarantee, Ledger, create_ledger
+from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
+from labeldp.learning import Learner, MultiStage
+from labeldp.runs.folder import Record, RunFolder, write_whole
+from labeldp.runs.recipe import Recipe
+from labeldp.torch import Augmentation, TorchLearner, models
+from labeldp.torch.processes import on_first_process
+from labeldp.vault import LabelVault
+
+Watch = Callable[[Record], None]
+
+OWN_LEDGER = "in the run folder, because the data is a public benchmark: it covers this run alone"
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    ledger: Path | None = None,
+    data_dir: Path | None = None,
+    watch: Watch | None = None,
+    fabric: Fabric | None = None,
+) -> RunFolder:
+    """Run a recipe in a folder, or go on with the run that is there.
+
+    Privacy
+    -------
+    Every label is charged at most the recipe's epsilon, to `ledger`, or to a new one in the run folder. A stage whose release
+    is in the folder is read back; only the first process holds labels.
+    """
+    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    folder = RunFolder(out)
+    data = _load(recipe, data_dir, sealed=fabric.is_global_zero)
+    multistage = stages_of(recipe, data, fabric)
+    facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger))
+    vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
+    data = data.only_public()
+    multistage.fit(
+        data.X,
+        vault,  # type: ignore[arg-type]  # None on other processes, which never ask
+        recipe.epsilon,
+        name=f"{folder.path} (run {facts['id']})",
+        folder=folder.path,
+        watch=_journal(folder, watch, vault, facts) if vault is not None else None,
+        test=tested_on(data),
+    )
+    if vault is not None:
+        _finish(folder, multistage, vault.certificate() | _ledger_words(facts))
+    return folder
+
+
+def train_again(
+    recipe: Recipe,
+    source: Path,
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    watch: Watch | None = None,
+    fabric: Fabric | None = None,
+) -> RunFolder:
+    """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
+    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    folder, earlier = RunFolder(out), RunFolder(source)
+    data = _load(recipe, data_dir, sealed=False)
+    multistage = stages_of(recipe, data, fabric)
+    facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, data, earlier))
+    first = fabric.is_global_zero
+    multistage.refit(
+        data.X,
+        folder.releases(),
+        hold_out=folder.hold_out(),
+        folder=folder.path,
+        watch=_journal(folder, watch, None, facts) if first else None,
+        test=tested_on(data),
+    )
+    if first:
+        _finish(folder, multistage, folder.certificate())
+    return folder
+
+
+def stages_of(recipe: Recipe, data: datasets.Dataset, fabric: Fabric | None = None) -> MultiStage:
+    """Return the multi-stage training that a recipe describes."""
+    plan, how = recipe.release, recipe.training
+    learners = [
+        TorchLearner(
+            models.build(recipe.model, data.inputs, len(data.classes), seed=recipe.seed),
+            loss=how.loss,
+            epochs=how.epochs,
+            batch_size=how.batch_size,
+            learning_rate=how.learning_rate,
+            optimizer=how.optimizer,
+            momentum=how.momentum,
+            weight_decay=how.weight_decay,
+            schedule=how.schedule,
+            mixup=recipe.mixup(stage),
+            augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
+            averaging=how.averaging,
+            seed=recipe.seed + stage,
+            fabric=fabric,
+        )
+        for stage in range(plan.stages)
+    ]
+    return MultiStage(
+        learners,
+        stages=plan.stages,
+        split=plan.split,
+        mechanism=recipe.mechanism,
+        temperature=plan.temperature,
+        warm_start=how.warm_start,
+        filter=how.filter,
+        hold_out=plan.hold_out,
+        seed=recipe.seed,
+    )
+
+
+def tested_on(data: datasets.Dataset) -> Callable[[Learner], Record]:
+    """Return how a model does on the benchmark's public test split: accuracy, or the error of the expected rating."""
+
+    def test(model: Learner) -> Record:
+        predicted, truth = model.predict_proba(data.X_test), data.test_labels
+        if data.inputs["kind"] == "ids":
+            values = np.array(data.classes, dtype=np.float64)
+            error = models.expected_value(predicted, values) - values[truth]
+            return {"rows": len(truth), "rmse": float(np.sqrt(np.mean(error**2)))}
+        confusion = np.zeros((len(data.classes),) * 2, dtype=np.int64)
+        np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
+        return {
+            "rows": len(truth),
+            "accuracy": float(np.trace(confusion) / len(truth)),
+            "confusion": confusion.tolist(),
+        }
+
+    return test
+
+
+def _load(recipe: Recipe, data_dir: Path | None, *, sealed: bool) -> datasets.Dataset:
+    data = datasets.load(recipe.data, data_dir=data_dir)
+    if recipe.rows is not None:
+        data = data.subset(recipe.rows)
+    return data if sealed else data.only_public()
+
+
+def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Path | None) -> Record:
+    """Return the facts of the run in the folder, which is made if it is new."""
+    if folder.exists:
+        if folder.recipe() != recipe:
+            raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
+        return folder.facts()
+    if ledger is None:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
+            create_ledger(folder.ledger_file, budget=recipe.epsilon, n_rows=data.n_rows)
+    elif not ledger.exists():
+        raise InvalidArgument(
+            f"there is no ledger at {ledger}. Its owner makes it once: "
+            f"labeldp vault create --ledger {ledger} --budget {recipe.epsilon} --rows {data.n_rows}"
+        )
+    place = (folder.ledger_file if ledger is None else ledger).absolute()
+    with data.vault(ledger=place) as vault:
+        if not vault.remaining() >= Guarantee.of(recipe.epsilon, name="epsilon"):
+            raise BudgetExhausted(
+                f"this run needs epsilon {recipe.epsilon} for every label, and {vault.remaining()} is left in {place}. "
+                + from_advice(place)
+            )
+    return folder.create(recipe, _facts(data) | {"ledger": str(place), "own_ledger": ledger is None})
+
+
+def _begun_again(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, earlier: RunFolder) -> Record:
+    if folder.exists:
+        if folder.recipe() != recipe:
+            raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
+        return folder.facts()
+    before = earlier.recipe()
+    if recipe != recipe.with_release_of(before):
+        raise InvalidArgument(
+            f"data, rows, epsilon and [release] define the releases of {earlier.path} and cannot be changed afterwards; model, "
+            "seed and [training] can."
+        )
+    earlier.releases()  # all there, and whole
+    folder.path.mkdir(parents=True, exist_ok=True)
+    for file in sorted(earlier.path.glob("release-*.npz")):
+        for copied in (file, file.with_suffix(".json")):
+            shutil.copyfile(copied, folder.path / copied.name)
+    certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
+    write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+    ledger = {key: earlier.facts()[key] for key in ("ledger", "own_ledger")}
+    return folder.create(recipe, _facts(data) | ledger | {"from": str(earlier.path)})
+
+
+def _facts(data: datasets.Dataset) -> Record:
+    return {
+        "version": labeldp.__version__,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "threads": torch.get_num_threads(),
+        "inputs": data.inputs,
+        "classes": list(data.classes),
+    }
+
+
+def _ledger_words(facts: Record) -> Record:
+    return {"ledger file": facts["ledger"], "ledger place": OWN_LEDGER if facts["own_ledger"] else "given by its owner"}
+
+
+def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, facts: Record) -> Watch:
+    """Return what notes every record in the folder, with a fresh certificate as soon as something was released."""
+
+    def note(record: Record) -> None:
+        folder.note(record)
+        if record["kind"] == "stage" and vault is not None:
+            certificate = vault.certificate() | _ledger_words(facts)
+            write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+        if watch is not None:
+            watch(record)
+
+    return note
+
+
+def _finish(folder: RunFolder, multistage: MultiStage, certificate: Record) -> None:
+    write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+    multistage.model_.save(folder.model_file)
+    seconds = sum(record.get("seconds", 0.0) for record in folder.records() if record["kind"] == "epoch")
+    folder.note({"kind": "done", "seconds": seconds, "threads": torch.get_num_threads()})
+    try:
+        from labeldp import report
+
+        report.write_run(folder.path, classes=[str(name) for name in folder.facts()["classes"]])
+    except MissingExtra:
+        pass  # the run is whole without its picture; `labeldp[report]` draws it
+
+
+def from_advice(ledger: Path) -> str:
+    """Name the run that spent a ledger's labels, whose releases can be trained on again."""
+    names = [entry.body["request"]["name"] for entry in Ledger(ledger).entries() if entry.body["kind"] == "charge"]
+    runs = [name.split(" (run ")[0] for name in names if name and " (run " in name]
+    where = runs[-1] if runs else "RUN"
+    return f"To train again on what was already released, at no cost: labeldp train --from {where} --out NEW"
