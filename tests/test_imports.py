@@ -43,9 +43,11 @@ EXPECTED = {
     "LabelDPError",
     "LabelHolder",
     "LabelVault",
+    "Learner",
     "Ledger",
     "LedgerError",
     "MissingExtra",
+    "MultiStage",
     "NotIdentifiable",
     "RRTopK",
     "RRWithPrior",
@@ -56,6 +58,10 @@ EXPECTED = {
     "UnbiasedResponse",
     "VaultClosed",
     "create_ledger",
+    "datasets",
+    "load",
+    "metrics",
+    "torch",
 }
 
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         TrustError,
         VaultClosed,
     )
+    from labeldp.learning import Learner, MultiStage
     from labeldp.mechanisms import GroupedResponse, RandomizedResponse, RRTopK, RRWithPrior, UnbiasedResponse
     from labeldp.randomness import InsecureBits
+    from labeldp.runs import load
     from labeldp.vault import HistogramRelease, LabelHolder, LabelVault, Release, SumRelease
 
 __version__ = "0.1.0.dev0"
@@ -34,9 +36,11 @@ __all__ = [
     "LabelDPError",
     "LabelHolder",
     "LabelVault",
+    "Learner",
     "Ledger",
     "LedgerError",
     "MissingExtra",
+    "MultiStage",
     "NotIdentifiable",
     "RRTopK",
     "RRWithPrior",
@@ -47,17 +51,36 @@ __all__ = [
     "UnbiasedResponse",
     "VaultClosed",
     "create_ledger",
+    "datasets",
+    "load",
+    "metrics",
+    "torch",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name's room on first use, so that importing labeldp is quick."""
+    if name in ("datasets", "metrics"):
+        return import_module(f"labeldp.{name}")
+    if name in ("load", "torch"):
+        return _on_torch(name)
     if name in __all__:
-        for room in ("errors", "budget", "randomness", "mechanisms", "vault"):
+        for room in ("errors", "budget", "randomness", "mechanisms", "vault", "learning"):
             module = import_module(f"labeldp.{room}")
             if name in vars(module):
                 return globals().setdefault(name, vars(module)[name])
     raise AttributeError(f"module 'labeldp' has no attribute {name!r}")
+
+
+def _on_torch(name: str) -> Any:
+    try:
+        return import_module("labeldp.torch") if name == "torch" else import_module("labeldp.runs").load
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "lightning_fabric", "safetensors"):
+            raise
+        from labeldp.errors import MissingExtra
+
+        raise MissingExtra(f"labeldp.{name} needs torch: pip install 'labeldp[torch]'.") from None
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 import click
 import numpy as np
 
-from labeldp.cli.options import words
 from labeldp.errors import InvalidArgument, MissingExtra
 
 
@@ -27,7 +26,7 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
     except ImportError:
         raise MissingExtra("Predicting needs torch: pip install 'labeldp[torch]'.") from None
     loaded = load(run)
-    X = _rows(loaded.recipe.data if data is None else data, data_dir)
+    X = _rows(loaded.recipe.data if data is None else data, data_dir or loaded.data_dir)
     probabilities = loaded.predict_proba(X)
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -35,17 +34,21 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
         names = np.array(loaded.classes)[probabilities.argmax(axis=1)]
         for row, (name, chances) in enumerate(zip(names, probabilities.tolist(), strict=True)):
             writer.writerow([row, name, *(f"{chance:.6g}" for chance in chances)])
-    words.print(
-        f"{len(probabilities):,} rows predicted by {loaded.recipe.model} (epsilon {loaded.recipe.epsilon}): {out}"
+    click.echo(
+        f"{len(probabilities):,} rows predicted by {loaded.recipe.model} (epsilon {loaded.recipe.epsilon}): {out}",
+        err=True,
     )
 
 
 def _rows(data: str, data_dir: Path | None) -> Any:
     if data.endswith(".npy"):
         try:
-            return np.load(data, mmap_mode="r", allow_pickle=False)
-        except ValueError:
-            raise InvalidArgument(f"{data} must be an array of numbers, written by numpy.save.") from None
+            X = np.load(data, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError):
+            X = None
+        if not isinstance(X, np.ndarray) or X.ndim == 0:
+            raise InvalidArgument(f"{data} must be an array of numbers, one row each, written by numpy.save.")
+        return X
     from labeldp import datasets
 
     return datasets.load(data, data_dir=data_dir).X_test

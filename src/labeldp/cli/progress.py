@@ -11,7 +11,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -22,33 +21,41 @@ if TYPE_CHECKING:
 
 
 class TrainingProgress:
-    """One line per stage: epochs done, time left, loss, and the noisy figure on held-out rows."""
+    """One line per stage: epochs done, time left (or taken), loss, and the noisy figure on held-out rows.
 
-    def __init__(self, recipe: Recipe) -> None:
-        self._stages = recipe.release.stages
+    It fits 80 columns. Where nobody watches, in a file or a pipe, there are only sentences.
+    """
+
+    def __init__(self, recipe: Recipe, *, read_back: bool = False) -> None:
+        self._stages, self._epochs = recipe.release.stages, recipe.training.epochs
+        self._released = "labels, released before" if read_back else "labels released"
         self._tasks: dict[int, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=8),
+            TextColumn("epoch"),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(elapsed_when_finished=False),
+            TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[figures]}"),
             console=words,
+            disable=not words.is_terminal,
         )
 
     def __call__(self, record: dict[str, Any]) -> None:
         kind, stage = record["kind"], record.get("stage", 0)
         if kind == "stage":
-            words.print(self._sentence(record))
+            self._say(self._sentence(record))
+            name = f"stage {stage} of {self._stages}"
+            self._tasks[stage] = self._progress.add_task(name, total=self._epochs, figures="")
         elif kind == "epoch":
-            if stage not in self._tasks:
-                self._tasks[stage] = self._progress.add_task(
-                    f"stage {stage} of {self._stages}, epoch", total=record["epochs"], figures=""
-                )
             self._progress.update(self._tasks[stage], completed=record["epoch"], figures=self._figures(record))
-        elif kind == "test" and "accuracy" in record:
-            words.print(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
+        elif kind == "test":
+            self._progress.update(self._tasks[stage], completed=self._epochs)  # a resumed stage may have been done
+            if stage < self._stages and "accuracy" in record:
+                self._say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
+
+    def _say(self, sentence: str) -> None:
+        words.print(sentence, soft_wrap=True, markup=False)
 
     def _sentence(self, record: dict[str, Any]) -> str:
         filtered = record["filtered"]
@@ -58,8 +65,8 @@ class TrainingProgress:
             else ""
         )
         return (
-            f"Stage {record['stage']}: {record['rows']:,} labels released by {record['mechanism']} at epsilon "
-            f"{record['epsilon']}, {record['mean_groups']:.2f} possible answers on average{kept}."
+            f"Stage {record['stage']}: {record['rows']:,} {self._released} by {record['mechanism']} at epsilon "
+            f"{record['epsilon']}; {record['mean_groups']:.3g} possible answers to each, on average{kept}."
         )
 
     def _figures(self, record: dict[str, Any]) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import EpsilonText, json_option, print_json, words
+from labeldp.cli.options import EpsilonText, json_option, print_json
 from labeldp.cli.progress import TrainingProgress
-from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
+from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError, MissingExtra
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--recipe", "recipe_file", type=click.Path(path_type=Path), help="A recipe in TOML; options go before it."
+    "--recipe", "recipe_file", type=click.Path(path_type=Path), help="A recipe in TOML; other options override it."
 )
 @click.option("--data", help="A dataset: digits, mnist, fashion-mnist, kmnist, cifar-10, cifar-100, movielens-1m, ..")
 @click.option("--model", help="A model: small-conv, tiny-conv, inception-small, resnet18-v2, ncf, mlp, linear, ..")
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads torch may use.")
 @click.option("--accelerator", default="cpu", show_default=True, help="cpu, cuda or auto. Only cpu has been tried.")
-@click.option("--devices", default=1, show_default=True, type=click.IntRange(min=1), help="How many processes.")
+@click.option("--devices", type=click.IntRange(min=1), help="How many processes; 1 by default.")
 @json_option
 def train(
     recipe_file: Path | None,
@@ -58,7 +62,7 @@ def train(
     data_dir: Path | None,
     threads: int | None,
     accelerator: str,
-    devices: int,
+    devices: int | None,
     as_json: bool,
     settings: tuple[str, ...],
     **options: Any,
@@ -75,6 +79,7 @@ def train(
         import torch
 
         from labeldp.runs import Recipe, RunFolder, training
+        from labeldp.runs.recipe import with_keys
     folder = RunFolder(out)
     changes = _changes(options, settings)
     if resume:
@@ -84,20 +89,25 @@ def train(
             )
         facts = folder.facts()
         recipe, source = folder.recipe(), Path(facts["from"]) if "from" in facts else None
-        threads = facts["threads"] if threads is None else threads
+        threads = threads or facts["threads"]
+        devices = devices or facts["processes"]
+        data_dir = data_dir or _path(facts["data_dir"])
     else:
+        if source and ledger:
+            raise InvalidArgument("--from asks nothing and charges no ledger: leave --ledger out.")
         if folder.exists and not _is_worker():
             raise BudgetExhausted(
-                f"{out} holds a run already. To go on with it: labeldp train --resume --out {out}. To train again on what it "
-                f"released, at no cost: labeldp train --from {out} --out NEW"
+                f"{out} holds a run already. To go on with it: {_resume(out)}. To train again on what it released, at no cost: "
+                f"labeldp train --from {shlex.quote(str(out))} --out NEW"
             )
         base = Recipe.read(recipe_file) if recipe_file else RunFolder(source).recipe() if source else None
-        recipe = base.changed(changes) if base is not None else Recipe.of(_tables(changes), source="the command line")
+        recipe = base.changed(changes) if base else Recipe.of(with_keys({}, changes), source="the command line")
+        data_dir = data_dir or (_path(RunFolder(source).facts()["data_dir"]) if source else None)
     if threads is not None:
         torch.set_num_threads(threads)
-    fabric = _launched(accelerator, devices)
-    progress = TrainingProgress(recipe) if fabric.is_global_zero else None
-    with _resumable(out), progress or contextlib.nullcontext():
+    fabric = _launched(accelerator, devices or 1)
+    progress = TrainingProgress(recipe, read_back=source is not None) if fabric.is_global_zero else None
+    with _one_voice(), _resumable(folder), progress or contextlib.nullcontext():
         if source is not None:
             training.train_again(recipe, source, out, data_dir=data_dir, watch=progress, fabric=fabric)
         else:
@@ -131,36 +141,54 @@ def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, An
     return changes
 
 
-def _tables(changes: dict[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in changes.items():
-        table, _, name = key.rpartition(".")
-        (values.setdefault(table, {}) if table else values)[name] = value
-    return values
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _resume(out: Path) -> str:
+    return f"labeldp train --resume --out {shlex.quote(str(out))}"
 
 
 def _launched(accelerator: str, devices: int) -> Fabric:
     from lightning_fabric import Fabric
 
-    fabric = Fabric(accelerator=accelerator, devices=devices, strategy="ddp" if devices > 1 else "auto")
+    try:
+        fabric = Fabric(accelerator=accelerator, devices=devices, strategy="ddp" if devices > 1 else "auto")
+    except (ValueError, RuntimeError) as error:  # no labels are held yet: what it says is public
+        raise InvalidArgument(f"--accelerator {accelerator} with {devices} devices cannot be used: {error}") from None
+    log = logging.getLogger("lightning_fabric")
+    level = log.level
+    log.setLevel(logging.WARNING)  # it would introduce every process
     fabric.launch()
+    log.setLevel(level)
     return fabric
 
 
 def _is_worker() -> bool:
     """Tell whether Fabric started this process beside the first one."""
-    import os
-
     return int(os.environ.get("LOCAL_RANK", "0")) > 0
 
 
 @contextlib.contextmanager
-def _resumable(out: Path) -> Iterator[None]:
+def _one_voice() -> Iterator[None]:
+    """Let the first process alone say what went wrong on all of them, and end with its own exit code."""
+    try:
+        yield
+    except (LabelDPError, click.ClickException):
+        if _is_worker():
+            sys.exit(0)  # at another code Fabric would kill the first process, perhaps before it has spoken
+        raise
+
+
+@contextlib.contextmanager
+def _resumable(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         raise click.ClickException(
-            f"Stopped. Nothing is lost: labeldp train --resume --out {out} goes on from the last epoch's end."
+            f"Stopped. Nothing is lost: {_resume(folder.path)} goes on from the last epoch's end."
+            if folder.exists
+            else "Stopped before anything was asked. Run the same command again to start."
         ) from None
 
 
@@ -186,12 +214,18 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
         print_json(facts)
         return
     if "accuracy" in figures:
-        words.print(f"{figures['accuracy']:.2%} right on {figures['rows']:,} rows of public test data.")
+        _say(f"{figures['accuracy']:.2%} right on {figures['rows']:,} rows of public test data.")
     elif "rmse" in figures:
-        words.print(f"RMSE {figures['rmse']:.4f} on {figures['rows']:,} rows of public test data.")
-    words.print(certificate["guarantee"])
-    words.print(f"Model, certificate and releases: {folder.path}")
+        _say(f"RMSE {figures['rmse']:.4f} on {figures['rows']:,} rows of public test data.")
+    _say(certificate["guarantee"])
+    if "from" in folder.facts():
+        _say(f"It was trained on what {folder.facts()['from']} released: nothing was asked, nothing was charged.")
+    _say(f"Model, certificate and releases: {folder.path}")
     if folder.report_file.exists():
-        words.print(f"Report: {folder.report_file}")
+        _say(f"Report: {folder.report_file}")
     else:
-        words.print("No report was drawn: pip install 'labeldp[report]'.")
+        _say("No report was drawn: pip install 'labeldp[report]'.")
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)

@@ -72,8 +72,8 @@ class MultiStage:
     def __post_init__(self) -> None:
         checks.integer(stages=self.stages, at_least=1)
         check_shares(self.split, self.stages)
-        if not self.temperature > 0:
-            raise InvalidArgument(f"temperature must be > 0, got {self.temperature}.")
+        if not 0 < self.temperature < float("inf"):
+            raise InvalidArgument(f"temperature must be a finite number > 0, got {self.temperature}.")
         if not 0 <= self.hold_out < 1 or not 0 <= self.prior_weight <= 1:
             raise InvalidArgument("hold_out must lie in [0, 1) and prior_weight in [0, 1].")
         if self.filter is not None:
@@ -101,7 +101,7 @@ class MultiStage:
         Parameters
         ----------
         X : public features, one row per row of the vault.
-        rows : which rows to use; by default all. Public: never chosen by labels.
+        rows : which rows to use; by default all that have a label. Public: never chosen by labels.
         name : under which the vault can be asked again, at no cost, after a crash; see `LabelVault.release`.
         folder : where releases and checkpoints are kept, and read back from: a stage whose release is there asks nothing.
         watch : called with a record of public figures at each stage's start and each epoch's end.
@@ -109,10 +109,13 @@ class MultiStage:
         """
         learners = self._learners()
         first = learners[0]
-        n_rows, classes = first.ask_once(lambda: (len(vault), vault.classes))
+        labelled, classes = first.ask_once(lambda: (vault.labelled, vault.classes))
         mechanism = self.mechanism(epsilon)
-        self._check_before_spending(X, n_rows, len(classes), mechanism, learners)
-        use = checks.rows(rows, n_rows)
+        use = checks.rows(labelled if rows is None else rows, len(labelled))
+        if not labelled[use].all():
+            raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
+        self._check_before_spending(X, len(labelled), len(classes), mechanism, learners)
+        self._check_prior(use, len(labelled), len(classes))
         parts = Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
         files = StageFiles(folder)
 
@@ -123,10 +126,11 @@ class MultiStage:
                 return vault.release(how, asked, priors=given, source=source, name=named)
 
             release = first.ask_once(lambda: files.release(stage, answer))
-            if not np.array_equal(release.rows, asked) or release.receipt.mechanism["name"] != type(how).__name__:
+            if not is_answer(release, how, asked, classes):
                 raise InvalidArgument(f"the {stage} in {folder} is not of this run: use another folder.")
             return release
 
+        self.hold_out_ = None
         if len(parts.hold_out):
             self.hold_out_ = ask("release-hold-out", RandomizedResponse(epsilon), parts.hold_out, lambda: None, None)
         self.releases_, self.models_ = [], []
@@ -263,7 +267,7 @@ class MultiStage:
         if isinstance(given, Sequence):
             if len(given) != self.stages:
                 raise InvalidArgument(f"learner must be one, or one per stage ({self.stages}); got {len(given)}.")
-            return list(given)
+            return [copy.deepcopy(each) for each in given]
         return [copy.deepcopy(given) for _ in range(self.stages)]
 
     def _check_before_spending(
@@ -273,6 +277,8 @@ class MultiStage:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:
             learner.check(X, n_classes)
+        if mechanism.needs_priors and self.prior is None:
+            raise InvalidArgument(f"{type(mechanism).__name__} needs a prior in the first stage too: give prior=.")
         uniform = np.full((1, n_classes), 1 / n_classes)
         single = isinstance(mechanism, GroupMechanism) and mechanism.response(uniform).groups.single_labels
         if not single and any(learner.learns_from == "labels" for learner in learners):
@@ -281,9 +287,25 @@ class MultiStage:
                 "Train on the likelihood, or use a mechanism that reports single labels."
             )
 
+    def _check_prior(self, rows: Rows, n_rows: int, n_classes: int) -> None:
+        if self.prior is None:
+            return
+        if not callable(self.prior) and np.shape(self.prior) != (n_rows, n_classes):
+            raise InvalidArgument(f"prior must have shape ({n_rows}, {n_classes}), got {np.shape(self.prior)}.")
+        known = rows[:2] if callable(self.prior) else rows
+        checks.probabilities(self._external(known), len(known), n_classes)
+
 
 def _nobody(record: Record) -> None:
     """Nobody watches."""
+
+
+def is_answer(release: Release, mechanism: LocalMechanism, rows: Rows, classes: tuple[Any, ...]) -> bool:
+    """Return whether a release, which may come from a file, answers this question."""
+    told = release.receipt.mechanism
+    asked = mechanism.parameters() | {"name": type(mechanism).__name__, "epsilon": told.get("epsilon")}
+    same_epsilon = release.receipt.realised_epsilon == mechanism.realised_epsilon
+    return told == asked and same_epsilon and np.array_equal(release.rows, rows) and release.classes == tuple(classes)
 
 
 def tempered(probabilities: Probabilities, temperature: float) -> Probabilities:

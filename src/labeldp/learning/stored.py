@@ -16,7 +16,9 @@ class StageFiles:
     """Releases, the priors they were asked with, and checkpoints, in one folder; or nowhere."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+        self.folder = None if folder is None else Path(folder)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)  # before anything is spent that must be stored in it
 
     def release(self, stage: str, ask: Callable[[], Release]) -> Release:
         """Return the stage's stored release, or ask for it and store it."""

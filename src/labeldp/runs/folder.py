@@ -14,6 +14,9 @@ from labeldp.vault import Release
 
 Record = dict[str, Any]
 
+LONGEST_NAME = 180
+"""A query's name has at most 200 characters, and the stage's is part of it."""
+
 
 class RunFolder:
     """A run's folder: its recipe, ledger, releases, metrics, model, certificate and report."""
@@ -35,7 +38,8 @@ class RunFolder:
     def create(self, recipe: Recipe, facts: Record) -> Record:
         """Make the folder of a new run and return its facts. `run.json` is written last: with it the run exists."""
         self.path.mkdir(parents=True, exist_ok=True)
-        facts = {"id": secrets.token_hex(8), **facts}
+        number = secrets.token_hex(8)
+        facts = {"id": number, "name": _name(self.path, number), **facts}
         write_whole(self.recipe_file, recipe.toml())
         write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")
         return facts
@@ -45,11 +49,11 @@ class RunFolder:
         return Recipe.read(self.recipe_file)
 
     def facts(self) -> Record:
-        """Return what run.json holds: id, ledger, threads, input description, classes."""
+        """Return what run.json holds: id, name, ledger, threads, processes, input description, classes."""
         self._must_exist()
         facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
         assert isinstance(facts, dict)
-        return facts
+        return {"name": f"{self.path} (run {facts['id']})", "processes": 1, "data_dir": None} | facts
 
     def certificate(self) -> Record:
         if not self.certificate_file.exists():
@@ -76,15 +80,28 @@ class RunFolder:
         return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
 
     def note(self, record: Record) -> None:
-        """Append a record; one that is noted again, after a resume, replaces the first and what came after it."""
-        records = self.records()
-        again = next((at for at, old in enumerate(records) if _key(old) == _key(record)), len(records))
-        lines = [json.dumps(each) for each in [*records[:again], record]]
-        write_whole(self.metrics_file, "\n".join(lines) + "\n")
+        """Append a record; one that is noted again, after a resume, takes the place of the first."""
+        noted = {_key(old): old for old in self.records()} | {_key(record): record}
+        write_whole(self.metrics_file, "".join(json.dumps(each) + "\n" for each in noted.values()))
 
     def _must_exist(self) -> None:
         if not self.exists:
-            raise InvalidArgument(f"{self.path} is not a run folder: it has no run.json.")
+            raise InvalidArgument(
+                f"{self.path} is not a run folder: it has no run.json. A run that was stopped before it had one has asked "
+                "nothing: start it again as before."
+            )
+
+
+def _name(path: Path, number: str) -> str:
+    """Return what the ledger calls this run, wherever it is resumed from; `folder_named` reads it."""
+    name = f"{os.path.abspath(path)} (run {number})"
+    return name if len(name) <= LONGEST_NAME and name.isprintable() else f"run {number}"
+
+
+def folder_named(name: str | None) -> Path | None:
+    """Return the folder of the run that asked a query under a name."""
+    folder, found, _ = (name or "").rpartition(" (run ")
+    return Path(folder) if found else None
 
 
 def _key(record: Record) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,14 @@ class Run:
         facts = folder.facts()
         if not folder.model_file.exists():
             raise InvalidArgument(
-                f"{folder.path} has no model yet. Go on with it: labeldp train --resume --out {folder.path}"
+                f"{folder.path} has no model yet. Go on with it: "
+                f"labeldp train --resume --out {shlex.quote(str(folder.path))}"
             )
         self.folder = folder
         self.recipe = folder.recipe()
         self.classes: tuple[Any, ...] = tuple(facts["classes"])
         self.inputs: dict[str, Any] = facts["inputs"]
+        self.data_dir = None if facts["data_dir"] is None else Path(facts["data_dir"])
         module = models.build(self.recipe.model, self.inputs, len(self.classes))
         self._learner = TorchLearner(module).load(folder.model_file)
 

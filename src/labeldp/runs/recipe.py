@@ -18,6 +18,15 @@ MECHANISMS: dict[str, type[LocalMechanism]] = {
     mechanism.__name__: mechanism for mechanism in (RandomizedResponse, RRWithPrior, GroupedResponse)
 }
 
+MOST = 1e300
+WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a finite number",
+    "bool": "true or false",
+    "tuple[float, ...]": "a list of numbers",
+}
+
 
 @dataclass(frozen=True)
 class ReleasePlan:
@@ -90,6 +99,8 @@ class Recipe:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise InvalidArgument(f"there is no recipe at {path}.") from None
+        except UnicodeDecodeError:
+            raise InvalidArgument(f"{path} is not TOML: it is not text in UTF-8.") from None
         return cls.parse(text, source=str(path))
 
     @classmethod
@@ -113,11 +124,7 @@ class Recipe:
 
     def changed(self, changes: Mapping[str, Any]) -> Recipe:
         """Return the recipe with other values under dotted keys, such as training.epochs."""
-        values = _nested(asdict(self))
-        for key, value in changes.items():
-            table, _, name = key.rpartition(".")
-            (values.setdefault(table, {}) if table else values)[name] = value
-        return Recipe.of(values, source="--set")
+        return Recipe.of(with_keys(_nested(asdict(self)), changes), source="the changed recipe")
 
     def toml(self) -> str:
         """Return the whole recipe as TOML."""
@@ -130,6 +137,18 @@ class Recipe:
 
     def with_release_of(self, other: Recipe) -> Recipe:
         return replace(self, release=other.release, epsilon=other.epsilon, data=other.data, rows=other.rows)
+
+
+def with_keys(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's values with others put under dotted keys."""
+    changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    for key, value in changes.items():
+        table, _, name = key.rpartition(".")
+        place = changed.setdefault(table, {}) if table else changed
+        if not isinstance(place, dict):
+            raise InvalidArgument(f"there is no {key} in a recipe: {table} is a value, not a table.")
+        place[name] = value
+    return changed
 
 
 def _filled(kind: Any, values: Any, source: str) -> Any:
@@ -157,12 +176,14 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
     elif isinstance(value, int) and "int" in kind:
         return value
     elif isinstance(value, (int, float)) and "float" in kind:
-        return float(value)
+        if abs(value) <= MOST:  # not nan or inf either, which TOML knows and no setting can mean
+            return float(value)
     elif isinstance(value, str) and "str" in kind:
         return value
     elif isinstance(value, (int, float)) and name.endswith("epsilon"):
         return str(value)
-    raise InvalidArgument(f"{name} must be of type {kind}, got {value!r}.")
+    wanted = " or ".join(WORDS[part] for part in kind.split(" | ") if part in WORDS)
+    raise InvalidArgument(f"{name} must be {wanted}, got {value!r}.")
 
 
 def is_dataclass_value(value: Any) -> bool:
@@ -179,5 +200,6 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    """Write a text, number, truth value or list; for these TOML and JSON agree."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    """Write a text, number, truth value or list; for these TOML and JSON agree, but for the character DEL."""
+    written = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return written.replace("\x7f", "\\u007f")

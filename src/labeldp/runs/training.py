@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 
 import labeldp
-from labeldp import datasets
+from labeldp import checks, datasets
 from labeldp.budget import Guarantee, Ledger, create_ledger
 from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import Learner, MultiStage
-from labeldp.runs.folder import Record, RunFolder, write_whole
+from labeldp.runs.folder import Record, RunFolder, folder_named, write_whole
 from labeldp.runs.recipe import Recipe
 from labeldp.torch import Augmentation, TorchLearner, models
+from labeldp.torch.losses import TrainingSet
 from labeldp.torch.processes import on_first_process
 from labeldp.vault import LabelVault
 
@@ -48,14 +53,16 @@ def train(
     folder = RunFolder(out)
     data = _load(recipe, data_dir, sealed=fabric.is_global_zero)
     multistage = stages_of(recipe, data, fabric)
-    facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger))
+    _rehearse(multistage, recipe, data)
+    facts = _facts(data, data_dir, fabric)
+    facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger, facts))
     vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
     data = data.only_public()
     multistage.fit(
         data.X,
         vault,  # type: ignore[arg-type]  # None on other processes, which never ask
         recipe.epsilon,
-        name=f"{folder.path} (run {facts['id']})",
+        name=facts["name"],
         folder=folder.path,
         watch=_journal(folder, watch, vault, facts) if vault is not None else None,
         test=tested_on(data),
@@ -79,7 +86,8 @@ def train_again(
     folder, earlier = RunFolder(out), RunFolder(source)
     data = _load(recipe, data_dir, sealed=False)
     multistage = stages_of(recipe, data, fabric)
-    facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, data, earlier))
+    facts = _facts(data, data_dir, fabric)
+    facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, data, earlier, facts, multistage))
     first = fabric.is_global_zero
     multistage.refit(
         data.X,
@@ -150,18 +158,42 @@ def tested_on(data: datasets.Dataset) -> Callable[[Learner], Record]:
 
 
 def _load(recipe: Recipe, data_dir: Path | None, *, sealed: bool) -> datasets.Dataset:
+    checks.one_of(models.names(), model=recipe.model)
     data = datasets.load(recipe.data, data_dir=data_dir)
     if recipe.rows is not None:
         data = data.subset(recipe.rows)
     return data if sealed else data.only_public()
 
 
-def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Path | None) -> Record:
+class Asked(Exception):
+    """The rehearsal came to its first question."""
+
+
+class Rehearsal:
+    """Stands in for the vault, holding no labels: whatever can be wrong before the first question shows before it is real."""
+
+    def __init__(self, data: datasets.Dataset) -> None:
+        self.classes, self.labelled = data.classes, np.ones(data.n_rows, dtype=np.bool_)
+
+    def release(self, *_: Any, **__: Any) -> NoReturn:
+        raise Asked
+
+
+def _rehearse(multistage: MultiStage, recipe: Recipe, data: datasets.Dataset) -> None:
+    """Raise what would stop a run at its first question, while there is no folder and no ledger to clear away."""
+    with suppress(Asked):
+        multistage.fit(data.X, Rehearsal(data), recipe.epsilon)  # type: ignore[arg-type]  # it answers one question
+
+
+def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Path | None, new_facts: Record) -> Record:
     """Return the facts of the run in the folder, which is made if it is new."""
     if folder.exists:
-        if folder.recipe() != recipe:
-            raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
-        return folder.facts()
+        facts = _same_run(folder, recipe)
+        if facts["own_ledger"]:
+            facts["ledger"] = str(folder.ledger_file.absolute())  # wherever the folder has been moved to
+        if ledger is not None and ledger.absolute() != Path(facts["ledger"]):
+            raise InvalidArgument(f"the run in {folder.path} charges {facts['ledger']}: it cannot change its ledger.")
+        return facts
     if ledger is None:
         folder.path.mkdir(parents=True, exist_ok=True)
         if not folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
@@ -178,21 +210,34 @@ def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Pa
                 f"this run needs epsilon {recipe.epsilon} for every label, and {vault.remaining()} is left in {place}. "
                 + from_advice(place)
             )
-    return folder.create(recipe, _facts(data) | {"ledger": str(place), "own_ledger": ledger is None})
+    return folder.create(recipe, new_facts | {"ledger": str(place), "own_ledger": ledger is None})
 
 
-def _begun_again(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, earlier: RunFolder) -> Record:
+def _begun_again(
+    folder: RunFolder,
+    recipe: Recipe,
+    data: datasets.Dataset,
+    earlier: RunFolder,
+    new_facts: Record,
+    multistage: MultiStage,
+) -> Record:
     if folder.exists:
-        if folder.recipe() != recipe:
-            raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
-        return folder.facts()
+        return _same_run(folder, recipe)
     before = earlier.recipe()
     if recipe != recipe.with_release_of(before):
         raise InvalidArgument(
             f"data, rows, epsilon and [release] define the releases of {earlier.path} and cannot be changed afterwards; model, "
             "seed and [training] can."
         )
-    earlier.releases()  # all there, and whole
+    releases, hold_out = earlier.releases(), earlier.hold_out()  # all there, and whole
+    certified = {query["entry"] for query in earlier.certificate()["queries"]}
+    if not certified >= {release.receipt.ledger["entry"] for release in (*releases, hold_out) if release is not None}:
+        raise InvalidArgument(
+            f"{earlier.path} was stopped before its last release was certified: resume that run first."
+        )
+    for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
+        learner.check(data.X, len(data.classes))
+    TrainingSet.of(releases, recipe.training.loss)  # raises where the loss cannot read them
     folder.path.mkdir(parents=True, exist_ok=True)
     for file in sorted(earlier.path.glob("release-*.npz")):
         for copied in (file, file.with_suffix(".json")):
@@ -200,14 +245,23 @@ def _begun_again(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, earl
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
     ledger = {key: earlier.facts()[key] for key in ("ledger", "own_ledger")}
-    return folder.create(recipe, _facts(data) | ledger | {"from": str(earlier.path)})
+    return folder.create(recipe, new_facts | ledger | {"from": str(earlier.path)})
 
 
-def _facts(data: datasets.Dataset) -> Record:
+def _same_run(folder: RunFolder, recipe: Recipe) -> Record:
+    """Return the facts of the run that is there, which must be of this recipe."""
+    if folder.recipe() != recipe:
+        raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
+    return folder.facts()
+
+
+def _facts(data: datasets.Dataset, data_dir: Path | None, fabric: Fabric) -> Record:
     return {
         "version": labeldp.__version__,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "threads": torch.get_num_threads(),
+        "processes": fabric.world_size,
+        "data_dir": None if data_dir is None else os.path.abspath(data_dir),
         "inputs": data.inputs,
         "classes": list(data.classes),
     }
@@ -245,8 +299,14 @@ def _finish(folder: RunFolder, multistage: MultiStage, certificate: Record) -> N
 
 
 def from_advice(ledger: Path) -> str:
-    """Name the run that spent a ledger's labels, whose releases can be trained on again."""
+    """Name the run that spent a ledger's labels, whose releases can be trained on again; or the ledger's owner."""
     names = [entry.body["request"]["name"] for entry in Ledger(ledger).entries() if entry.body["kind"] == "charge"]
-    runs = [name.split(" (run ")[0] for name in names if name and " (run " in name]
-    where = runs[-1] if runs else "RUN"
+    runs = [folder for name in names if (folder := folder_named(name)) is not None]
+    if not names:
+        return "Nothing was released yet: ask for less, or ask the label owner to raise this ledger's limit."
+    where = shlex.quote(_from_here(runs[-1])) if runs else "RUN"
     return f"To train again on what was already released, at no cost: labeldp train --from {where} --out NEW"
+
+
+def _from_here(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

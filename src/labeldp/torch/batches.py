@@ -33,7 +33,10 @@ class Batches:
         if processes > 1:
             size -= size % (2 * processes)
         if size < 1:
-            raise InvalidArgument(f"{n_examples} examples are too few for {processes} processes.")
+            raise InvalidArgument(
+                f"batches of {min(batch_size, n_examples)} of {n_examples} examples are too small for {processes} processes: "
+                "each needs two examples of every batch."
+            )
         return cls(n_examples, size, processes)
 
     @property

@@ -28,8 +28,11 @@ def read(path: Path | None, fingerprint: str) -> dict[str, Any] | None:
     """Return the checkpoint at a path, None if there is none; raise if it is of another training."""
     if path is None or not path.exists():
         return None
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    if state.get("fingerprint") != fingerprint:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InvalidArgument(f"{path} is not a whole checkpoint ({type(error).__name__}): remove it.") from None
+    if not isinstance(state, dict) or state.get("fingerprint") != fingerprint:
         raise InvalidArgument(
             f"{path} was made by a training with other releases, settings or starting weights, and cannot be gone on from. "
             "Resume with the recipe it was made with, or use another folder."

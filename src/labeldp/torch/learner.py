@@ -77,9 +77,10 @@ class TorchLearner:
         self.batch_size = checks.integer(batch_size=batch_size, at_least=1)
         self.optimizer = checks.one_of(("sgd", "adamw"), optimizer=optimizer)
         self.schedule = checks.one_of(tuple(SCHEDULES), schedule=schedule)
-        self.seed = checks.integer(seed=seed, at_least=0)
-        self.learning_rate, self.momentum, self.weight_decay = learning_rate, momentum, weight_decay
-        self.mixup, self.averaging = float(mixup), averaging
+        self.seed = checks.integer(seed=seed, at_least=0, at_most=2**63 - 1)
+        self.learning_rate, self.momentum = float(learning_rate), float(momentum)
+        self.weight_decay, self.mixup = float(weight_decay), float(mixup)
+        self.averaging = None if averaging is None else float(averaging)
         if not learning_rate > 0 or not 0 <= momentum < 1 or not weight_decay >= 0 or not self.mixup >= 0:
             raise InvalidArgument(
                 "learning_rate must be > 0, momentum in [0, 1), weight_decay and mixup at least 0; got "
@@ -98,18 +99,23 @@ class TorchLearner:
     def check(self, X: Any, n_classes: int) -> None:
         """Raise unless the module turns rows of X into finite rows of K logits."""
         module = copy.deepcopy(self.module).eval()
+        some = np.arange(min(2, len(X)))[::-1].copy()  # rows in any order, as training takes them
         with torch.inference_mode():
             try:
-                logits = module(as_input(gather(X, slice(0, 2), torch.device("cpu"))))
+                inputs = as_input(gather(X, some, torch.device("cpu")))
+                logits = module(inputs)
             except Exception as error:
                 raise InvalidArgument(
                     f"the module cannot read X (shape {np.shape(X)}): {type(error).__name__}: {error}"
                 ) from None
-        if logits.ndim != 2 or logits.shape[1] != n_classes or not torch.isfinite(logits).all():
+        if logits.shape != (len(some), n_classes) or not torch.isfinite(logits).all():
             raise InvalidArgument(
                 f"the module must return {n_classes} finite logits per row, one per class; it returned shape "
-                f"{tuple(logits.shape)} for two rows."
+                f"{tuple(logits.shape)} for {len(some)} rows."
             )
+        if self.mixup and not inputs.is_floating_point():
+            raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
+        Batches.of(len(X), self.batch_size, self.fabric.world_size)
         if self.augmentation and np.ndim(X) != 4:
             raise InvalidArgument(
                 f"augmentation is for images (rows, channels, height, width); X has shape {np.shape(X)}."
@@ -127,17 +133,23 @@ class TorchLearner:
         watch: Watch | None = None,
     ) -> Self:
         """Train on one or more releases; see `Learner.fit`."""
-        data = TrainingSet.of([releases] if isinstance(releases, Examples) else list(releases), self.loss)
+        data = TrainingSet.of(list(releases) if isinstance(releases, Sequence) else [releases], self.loss)
+        self.check(X, data.n_classes)
+        if data.rows.max(initial=0) >= len(X):
+            raise InvalidArgument(
+                f"X must have one row per row of the vault; it has {len(X)}, too few for the releases."
+            )
         batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)
-        module = copy.deepcopy(self.module if start is None else start._fitted())
-        module.requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        module = copy.deepcopy(self.module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if start is not None:
+            self._take_weights(module, start)
         rows = torch.from_numpy(data.rows)
         fingerprint = checkpoints.fingerprint_of(self._settings(), [rows, data.targets, *module.state_dict().values()])
         average = None if self.averaging is None else WeightAverage(module, self.averaging)
         wrapped, optimizer = self.fabric.setup(module, self._optimizer(module))
         self.module_ = module if average is None else average.module.to(self.fabric.device)
         done = 0
-        if (state := checkpoints.read(checkpoint, fingerprint)) is not None:
+        if (state := self.ask_once(lambda: checkpoints.read(checkpoint, fingerprint))) is not None:
             module.load_state_dict(state["module"])
             optimizer.load_state_dict(state["optimizer"])
             if average is not None:
@@ -172,8 +184,17 @@ class TorchLearner:
                         "average": None if average is None else average.module.state_dict(),
                     },
                 )
+        if self.fabric.world_size > 1:  # every process ends with the first one's batch statistics and average
+            self.module_.load_state_dict(self.fabric.broadcast(self.module_.state_dict()))
         self.fabric.barrier()
         return self
+
+    @staticmethod
+    def _take_weights(module: nn.Module, start: TorchLearner) -> None:
+        try:
+            module.load_state_dict(start._fitted().state_dict())
+        except RuntimeError:
+            raise InvalidArgument("the module to start from must have the same layers as this learner's own.") from None
 
     def _epoch(
         self,
@@ -245,7 +266,7 @@ class TorchLearner:
         module.eval()
         parts = []
         with torch.inference_mode():
-            for at in range(0, len(X), PREDICT_AT_ONCE):
+            for at in range(0, max(len(X), 1), PREDICT_AT_ONCE):
                 logits = module(as_input(gather(X, slice(at, at + PREDICT_AT_ONCE), self.fabric.device)))
                 parts.append(torch.softmax(logits.float(), dim=1).cpu().numpy())
         module.train(training)
@@ -254,7 +275,10 @@ class TorchLearner:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's weights as safetensors."""
         fresh = Path(path).with_name(f"{Path(path).name}.new")
-        weights = {name: value.detach().cpu().contiguous() for name, value in self._fitted().state_dict().items()}
+        state = self._fitted().state_dict()
+        weights = {  # clones, because tied weights share memory, which the format does not allow
+            name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()
+        }
         save_file(weights, fresh)
         os.replace(fresh, path)
 
@@ -267,7 +291,8 @@ class TorchLearner:
             raise InvalidArgument(f"there is no model at {path}.") from None
         except Exception as error:
             raise InvalidArgument(f"{path} does not hold this module's weights ({type(error).__name__}).") from None
-        self.module_ = module.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.module_ = module.to(self.fabric.device).eval()
         return self
 
     def _fitted(self) -> nn.Module:

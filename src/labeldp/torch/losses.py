@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,6 +52,7 @@ class TrainingSet:
     rows: np.ndarray
     targets: Tensor
     loss: Loss
+    n_classes: int
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -59,6 +61,8 @@ class TrainingSet:
     def of(cls, releases: Sequence[Examples], loss: str) -> TrainingSet:
         if not releases or not all(isinstance(each, Examples) for each in releases):
             raise InvalidArgument("releases must be one or more releases of a vault; a learner takes no labels.")
+        if len({_classes(each) for each in releases}) > 1:
+            raise InvalidArgument("releases must all have the same classes.")
         histograms = [each for each in releases if isinstance(each, HistogramRelease)]
         local = [each for each in releases if not isinstance(each, HistogramRelease)]
         if loss == "likelihood":
@@ -70,9 +74,11 @@ def _of_labels(local: list[Release | Filtered], histograms: list[HistogramReleas
     rows = [_release(each).rows[_kept(each)] for each in local] + [each.rows for each in histograms]
     if not debiased and not histograms:
         labels = [_release(each).label_numbers[_kept(each)] for each in local]
-        return TrainingSet(np.concatenate(rows), torch.from_numpy(np.concatenate(labels)), on_labels)
+        targets = torch.from_numpy(np.concatenate(labels))
+        return TrainingSet(np.concatenate(rows), targets, on_labels, len(_classes(local[0])))
     weights = [_weights(each, debiased) for each in local] + [_shares(each) for each in histograms]
-    return TrainingSet(np.concatenate(rows), _tensor(np.concatenate(weights)), on_weights)
+    targets = _tensor(np.concatenate(weights))
+    return TrainingSet(np.concatenate(rows), targets, on_weights, targets.shape[1])
 
 
 def _of_likelihoods(local: list[Release], histograms: list[HistogramRelease]) -> TrainingSet:
@@ -84,13 +90,13 @@ def _of_likelihoods(local: list[Release], histograms: list[HistogramRelease]) ->
         with np.errstate(divide="ignore"):  # true labels, the baseline, have likelihood 0 elsewhere
             np.add.at(logs, place, np.concatenate([np.log(each.likelihood()) for each in local]))
     if not histograms:
-        return TrainingSet(rows, _tensor(logs), on_likelihood)
+        return TrainingSet(rows, _tensor(logs), on_likelihood, logs.shape[1])
     shares = np.concatenate([_shares(each) for each in histograms])
     tables = [
         np.pad(table, ((0, 0), (0, 1)), constant_values=mark) for table, mark in ((logs, 0), (shares, 1)) if len(table)
     ]
     rows = np.concatenate([rows, *(each.rows for each in histograms)])
-    return TrainingSet(rows, _tensor(np.concatenate(tables)), on_likelihood_or_shares)
+    return TrainingSet(rows, _tensor(np.concatenate(tables)), on_likelihood_or_shares, shares.shape[1])
 
 
 def _unfiltered(local: list[Release | Filtered]) -> list[Release]:
@@ -99,6 +105,10 @@ def _unfiltered(local: list[Release | Filtered]) -> list[Release]:
             "rows were dropped by looking at their reports, which biases the likelihood: train on all, or on noisy labels."
         )
     return [each for each in local if isinstance(each, Release)]
+
+
+def _classes(each: Examples) -> tuple[Any, ...]:
+    return each.release.classes if isinstance(each, Filtered) else each.classes
 
 
 def _release(each: Release | Filtered) -> Release:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from labeldp.budget import Guarantee
 from labeldp.mechanisms.local import LocalMechanism
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
@@ -20,6 +23,9 @@ class LabelHolder(Protocol):
 
     @property
     def trust(self) -> str: ...
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]: ...
 
     def __len__(self) -> int: ...
 

@@ -114,8 +114,13 @@ class Release(Stored):
             raise InvalidArgument("at an epsilon this small the reports say nothing: there is nothing to debias.")
         total = (odds.excess + self.groups.sizes[index].astype(np.float64) * odds.other)[:, None]
         own = np.arange(len(self.classes)) == reported[:, None]
-        candidate = self.groups.assignment(index) != NO_GROUP
-        return np.where(candidate, (own * total - odds.other) / odds.excess, 0.0)
+        groups = self.groups.assignment(index)
+        if not self.groups.single_labels and (np.sort(groups, axis=1) != np.arange(len(self.classes))).any():
+            raise InvalidArgument(
+                "some groups of this release hold several labels, even if none of those was reported: it cannot be debiased. "
+                "Train on release.likelihood()."
+            )
+        return np.where(groups != NO_GROUP, (own * total - odds.other) / odds.excess, 0.0)
 
     def _positions(self, rows: Any) -> NDArray[np.int64]:
         if rows is None:

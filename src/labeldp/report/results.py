@@ -1,0 +1,123 @@
+"""What a run's metrics tell: learning curves, candidates, filtered rows, confusion on public test data."""
+
+from __future__ import annotations
+
+from labeldp.errors import InvalidArgument
+from labeldp.report import curves, figures, page, words
+from labeldp.report.records import Run
+
+LOSS = "On the noisy reports that were released, so its level says little; its shape says whether training settled."
+HOLD_OUT = (
+    "The hold-out is judged by noisy labels, with the noise taken out on average; the band is one standard error."
+)
+HELD_SIGN = ("●", "blue", "noisy hold-out ± standard error")
+TEST_SIGN = ("◆", "orange", "public test data")
+TESTED = "Public test data is looked at after a stage."
+
+
+def learning(run: Run) -> str:
+    """Return the section on the losses, hold-outs and tests of all stages."""
+    parts: list[str] = []
+    missing: list[str] = []
+    losses = [epoch for epoch in run.epochs if curves.has_loss(epoch)]
+    if losses:
+        caption = LOSS
+        if len(losses) < len(run.epochs):
+            caption += f" Epochs without a finite loss: {len(run.epochs) - len(losses)}."
+        signs = [("●", "blue", "mean loss of an epoch")]
+        parts.append(page.figure("Training loss", curves.loss(run), legend=signs, caption=caption))
+    else:
+        missing.append("No epoch with a loss was recorded.")
+    held = [epoch.hold_out for epoch in run.epochs if epoch.hold_out]
+    for measure in (words.ACCURACY, words.RMSE):  # a model of ratings may be held out by accuracy and tested by RMSE
+        is_accuracy = measure is words.ACCURACY
+        has_held = any(estimate.is_accuracy == is_accuracy for estimate in held)
+        has_tests = any(test.is_accuracy == is_accuracy for test in run.tests)
+        if has_held or has_tests:
+            signs = [HELD_SIGN] * has_held + [TEST_SIGN] * has_tests
+            caption = " ".join([HOLD_OUT] * has_held + [TESTED] * has_tests)
+            svg = curves.learning(run, measure)
+            parts.append(page.figure(measure.unit.split()[0], svg, legend=signs, caption=caption))
+    missing += [] if held else ["There was no noisy hold-out."]
+    missing += [] if run.tests else ["No figure on public test data was recorded."]
+    notes = page.paragraph(*missing, kind="empty") if missing else ""
+    return page.section("learning", "Learning curves", notes, page.side_by_side(*parts) if parts else "")
+
+
+def candidates(run: Run) -> str:
+    """Return the section on how many candidates, or groups, the rows of each stage had."""
+    known = [stage for stage in run.stages if stage.candidates]
+    if not known:
+        return page.section(
+            "candidates", "How many candidates", page.paragraph("No stage recorded its candidates.", kind="empty")
+        )
+    caption = (
+        "A mechanism randomizes each label over k candidates, or over m groups of labels, chosen from the prior alone. With "
+        "one candidate (grey) the report ignores the label: it tells nothing and costs nothing."
+    )
+    return page.section(
+        "candidates",
+        "How many candidates",
+        page.figure("Share of rows by candidates", figures.candidates(known), caption=caption),
+    )
+
+
+def filtered(run: Run) -> str:
+    """Return the section on the rows that a stage left out."""
+    known = [stage for stage in run.stages if stage.filtered]
+    if not known:
+        sentence = "No stage filtered rows." if run.stages else "No stage was recorded."
+        return page.section("filtered", "Filtered rows", page.paragraph(sentence, kind="empty"))
+    limits = sorted({stage.filtered.k for stage in known if stage.filtered and stage.filtered.k is not None})
+    k = f" (k = {words.listed(limits)})" if limits else ""
+    caption = (
+        "Before a later stage trains, rows of earlier stages whose report is not among the last model's k likeliest "
+        f"classes{k} are left out. This looks at released reports only, so it costs no privacy."
+    )
+    return page.section(
+        "filtered", "Filtered rows", page.figure("Share of earlier rows kept", figures.filtered(known), caption=caption)
+    )
+
+
+def confusion(run: Run, classes: list[str] | None) -> str:
+    """Return the section on what the last model takes for what, on public test data."""
+    table = next((test.confusion for test in reversed(run.tests) if test.confusion), None)
+    if table is None:
+        reason = (
+            "No figure on public test data was recorded."
+            if not run.tests
+            else "The test record has no confusion matrix."
+        )
+        return page.section("confusion", "Confusion on public test data", page.paragraph(reason, kind="empty"))
+    if classes is not None and len(classes) != len(table):
+        raise InvalidArgument(
+            f"classes must name the {len(table)} classes of the confusion matrix, got {len(classes)} names."
+        )
+    names = [str(name) for name in classes] if classes is not None else [str(number) for number in range(len(table))]
+    unit = "Numbers are percent of the true class. " if len(table) <= figures.MOST_NUMBERS else ""
+    caption = f"{unit}True classes are those of public test data; no training label is looked at."
+    figure = page.figure("True against predicted class", figures.confusion(table, names), caption=caption)
+    return page.section(
+        "confusion", "Confusion on public test data", page.side_by_side(figure, _most_confused(table, names))
+    )
+
+
+def _most_confused(table: list[list[int]], names: list[str]) -> str:
+    wrong = [
+        (number / sum(row), names[true], names[predicted], number, sum(row))
+        for true, row in enumerate(table)
+        for predicted, number in enumerate(row)
+        if true != predicted and number
+    ]
+    if not wrong:
+        return page.paragraph("No public test row was taken for another class.", kind="empty")
+    rows = [
+        (true, predicted, words.count(number), words.share(number, total))
+        for _, true, predicted, number, total in sorted(wrong, key=lambda entry: -entry[0])[:8]
+    ]
+    return page.table(
+        "What is most often taken for something else, and the share of its class.",
+        ("true", "taken for", "rows", "share"),
+        rows,
+        words=(0, 1),
+    )

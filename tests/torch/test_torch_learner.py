@@ -1,0 +1,393 @@
+"""TorchLearner: the contract of all learners, a training written out by hand, and what is torch's own."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from learner_contract import N_CLASSES, N_FEATURES, LearnerContract, Stop, features, release_of, true_labels
+from torch import nn
+from torch.nn import functional
+
+import labeldp as ldp
+from labeldp.errors import LabelDPError
+from labeldp.torch import Augmentation, TorchLearner
+from labeldp.torch.batches import Batches
+from labeldp.torch.schedules import SCHEDULES
+
+
+def network(n_features=N_FEATURES, n_classes=N_CLASSES, *, dropout=0.0, norm=False):
+    torch.manual_seed(3)
+    layers = [nn.Linear(n_features, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(8, n_classes))
+
+
+def weights(learner):
+    return {name: value.clone() for name, value in learner.module_.state_dict().items()}
+
+
+def same(ours, theirs):
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+class TestOnNoisyLabels(LearnerContract):
+    def make(self):
+        return self.make_for(N_FEATURES, N_CLASSES)
+
+    def make_for(self, n_features, n_classes):
+        return TorchLearner(network(n_features, n_classes), epochs=12, batch_size=32, learning_rate=0.2)
+
+
+class TestOnTheLikelihoodWithEverything(LearnerContract):
+    """Dropout, batch statistics, mixup, AdamW and averaged weights at once."""
+
+    def make(self):
+        return self.make_for(N_FEATURES, N_CLASSES)
+
+    def make_for(self, n_features, n_classes):
+        return TorchLearner(
+            network(n_features, n_classes, dropout=0.2, norm=True),
+            loss="likelihood",
+            epochs=12,
+            batch_size=32,
+            optimizer="adamw",
+            learning_rate=0.05,
+            mixup=0.3,
+            averaging=0.9,
+            seed=4,
+        )
+
+
+class TestDebiased(LearnerContract):
+    def make(self):
+        return self.make_for(N_FEATURES, N_CLASSES)
+
+    def make_for(self, n_features, n_classes):
+        return TorchLearner(network(n_features, n_classes), loss="debiased", epochs=12, batch_size=32)
+
+    def test_it_learns(self):
+        """True labels were drawn at no epsilon, so there is nothing to debias; at epsilon 4 there is hardly any."""
+        X = features()
+        assert (self.make().fit(X, release_of(X)).predict_proba(X).argmax(axis=1) == true_labels(X)).mean() > 0.6
+        with pytest.raises(ldp.InvalidArgument, match="debiased"):
+            self.make().fit(X, ldp.LabelVault.unprotected(true_labels(X), classes=N_CLASSES))
+
+
+# ---------------------------------------------------------------- a training, written out
+
+
+def naive_training(learner, X, release, loss_of_row):
+    """SGD with Nesterov momentum, row by row, in float64; return the weights and their moving average."""
+    module = copy.deepcopy(learner.module).double()
+    average = copy.deepcopy(module)
+    batches = Batches.of(len(release), learner.batch_size)
+    velocity = [torch.zeros_like(p) for p in module.parameters()]
+    step = 0
+    for epoch in range(1, learner.epochs + 1):
+        mixing = batches.mixing(learner.seed, epoch, learner.mixup) if learner.mixup else np.ones(batches.steps)
+        for lam, chosen in zip(mixing, batches.epoch(learner.seed, epoch), strict=True):
+            rate = learner.learning_rate * SCHEDULES[learner.schedule](step / (learner.epochs * batches.steps))
+            total = 0.0
+            for here, there in zip(chosen, reversed(chosen), strict=True):
+                a, b = (torch.from_numpy(X[release.rows[place]]).double() for place in (here, there))
+                logits = module(lam * a + (1 - lam) * b)
+                total = total + lam * loss_of_row(logits, here) + (1 - lam) * loss_of_row(logits, there)
+            module.zero_grad()
+            (total / len(chosen)).backward()
+            decay = min(learner.averaging or 0.0, (1 + step) / (10 + step))
+            with torch.no_grad():
+                for p, v, mean in zip(module.parameters(), velocity, average.parameters(), strict=True):
+                    gradient = p.grad + learner.weight_decay * p
+                    v.copy_(learner.momentum * v + gradient if step else gradient)
+                    p -= rate * (gradient + learner.momentum * v)
+                    mean.copy_(decay * mean + (1 - decay) * p)
+            step += 1
+    return module, average
+
+
+@pytest.mark.parametrize("loss", ["noisy-label", "debiased", "likelihood"])
+@pytest.mark.parametrize(("mixup", "averaging"), [(0.0, None), (0.5, 0.9)])
+def test_training_is_what_the_formulas_say(loss, mixup, averaging):
+    X = features()
+    release = release_of(X, ldp.RandomizedResponse("1"), rows=np.arange(0, 240, 3))
+    learner = TorchLearner(
+        network(), loss=loss, epochs=3, batch_size=16, mixup=mixup, averaging=averaging, learning_rate=0.05, seed=2
+    ).fit(X, release)
+    reported, likelihood, debiased = release.label_numbers, release.likelihood(), release.debiased_weights()
+
+    def loss_of_row(logits, place):
+        chances = torch.softmax(logits, 0)
+        if loss == "noisy-label":
+            return -torch.log(chances[reported[place]])
+        if loss == "debiased":
+            return sum(-float(c) * torch.log(p) for c, p in zip(debiased[place], chances, strict=True))
+        return -torch.log(sum(float(w) * p for w, p in zip(likelihood[place], chances, strict=True)))
+
+    module, average = naive_training(learner, X, release, loss_of_row)
+    expected = average if averaging else module
+    start = dict(learner.module.named_parameters())
+    for name, value in expected.state_dict().items():
+        assert torch.allclose(learner.module_.state_dict()[name].double(), value, atol=2e-6, rtol=1e-4)
+        assert (value - start[name]).abs().max() > 1e-3  # something was learned
+
+
+def test_the_reported_loss_is_the_mean_of_the_batches():
+    X = features()
+    release = release_of(X)
+    seen = []
+    learner = TorchLearner(network(), epochs=1, batch_size=240, learning_rate=1e-9, schedule="constant")
+    learner.fit(X, release, watch=seen.append)
+    logits = learner.module(torch.from_numpy(X))
+    expected = functional.cross_entropy(logits, torch.from_numpy(release.label_numbers))
+    assert seen[0]["loss"] == pytest.approx(expected.item(), rel=1e-5)
+    assert seen[0]["learning_rate"] == 1e-9
+
+
+# ---------------------------------------------------------------- what decides the result, and what does not
+
+
+def test_training_leaves_the_callers_generators_where_they_were():
+    X = features()
+    torch.manual_seed(1)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    TorchLearner(network_that_draws_nothing(), epochs=2, batch_size=32, mixup=1.0).fit(X, release_of(X))
+    assert torch.equal(torch.get_rng_state(), before[0]) and (np.random.get_state()[1] == before[1]).all()
+
+
+def network_that_draws_nothing():
+    module = nn.Sequential(nn.Linear(N_FEATURES, N_CLASSES), nn.Dropout(0.5))
+    torch.manual_seed(1)
+    return module
+
+
+def test_the_callers_generator_decides_nothing():
+    X = features()
+    release = release_of(X)
+    learner = TorchLearner(network(dropout=0.5), epochs=3, batch_size=32, seed=6)
+    torch.manual_seed(1)
+    first = weights(copy.deepcopy(learner).fit(X, release))
+    torch.manual_seed(2)
+    assert same(weights(copy.deepcopy(learner).fit(X, release)), first)
+    other = TorchLearner(network(dropout=0.5), epochs=3, batch_size=32, seed=7).fit(X, release)
+    assert not same(weights(other), first)
+
+
+def test_the_callers_module_is_not_trained():
+    X = features()
+    module = network(norm=True)
+    before = copy.deepcopy(module.state_dict())
+    TorchLearner(module, epochs=2).fit(X, release_of(X))
+    assert same(before, module.state_dict())
+
+
+def test_frozen_layers_stay_as_they_are():
+    X = features()
+    module = network()
+    module[0].requires_grad_(False)
+    learner = TorchLearner(module, epochs=3, batch_size=32).fit(X, release_of(X))
+    again = TorchLearner(module, epochs=3, batch_size=32, averaging=0.9).fit(X, release_of(X), start=learner)
+    for fitted in (learner, again):
+        assert torch.equal(fitted.module_[0].weight, module[0].weight)
+        assert not torch.equal(fitted.module_[4].weight, module[4].weight)
+
+
+def test_what_is_averaged_can_be_trained_on_from():
+    X = features()
+    start = TorchLearner(network(), epochs=2, averaging=0.5).fit(X, release_of(X))
+    learner = TorchLearner(network(), epochs=2).fit(X, release_of(X), start=start)
+    assert not same(weights(learner), weights(start))
+
+
+def test_a_start_is_weights_alone_and_the_module_is_the_learners_own():
+    X = features()
+    start = TorchLearner(network(dropout=0.5), epochs=2).fit(X, release_of(X))
+    learner = TorchLearner(network(dropout=0.1), epochs=2).fit(X, release_of(X), start=start)
+    assert learner.module_[3].p == 0.1
+    with pytest.raises(ldp.InvalidArgument, match="same layers"):
+        TorchLearner(nn.Linear(N_FEATURES, N_CLASSES)).fit(X, release_of(X), start=start)
+
+
+@pytest.mark.parametrize("kind", ["float64", "tensor", "memory map", "fortran"])
+def test_the_same_numbers_in_any_container_give_the_same_model(kind, tmp_path):
+    X = features()
+    release = release_of(X)
+    np.save(tmp_path / "X.npy", X)
+    given = {
+        "float64": lambda: X.astype(np.float64),
+        "tensor": lambda: torch.from_numpy(X),
+        "memory map": lambda: np.load(tmp_path / "X.npy", mmap_mode="r"),
+        "fortran": lambda: np.asfortranarray(X),
+    }[kind]()
+    learner = TorchLearner(network(), epochs=2, batch_size=32)
+    expected = copy.deepcopy(learner).fit(X, release).predict_proba(X)
+    assert (learner.fit(given, release).predict_proba(given) == expected).all()
+
+
+def test_bytes_are_pixels_and_whole_numbers_are_ids():
+    images = np.random.default_rng(0).integers(0, 256, size=(60, 1, 4, 4), dtype=np.uint8)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    release = ldp.LabelVault(np.arange(60) % 2, classes=2, budget="1").release(ldp.RandomizedResponse("1"))
+    one = TorchLearner(module, epochs=2, batch_size=16).fit(images, release).predict_proba(images)
+    other = TorchLearner(module, epochs=2, batch_size=16).fit(images / np.float32(255), release)
+    assert one == pytest.approx(other.predict_proba(images / np.float32(255)), abs=1e-6)
+    ids = np.arange(60).reshape(60, 1) % 7
+    embedded = nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(3, 2))
+    assert TorchLearner(embedded, epochs=1).fit(ids, release).predict_proba(ids).shape == (60, 2)
+
+
+# ---------------------------------------------------------------- refused before anything is spent
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loss": "cross-entropy"},
+        {"epochs": 0},
+        {"batch_size": 0},
+        {"optimizer": "adam"},
+        {"schedule": "cosine"},
+        {"seed": -1},
+        {"seed": 2**64},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.nan},
+        {"momentum": 1.0},
+        {"weight_decay": -1e-4},
+        {"mixup": -0.1},
+        {"mixup": math.nan},
+        {"averaging": 1.0},
+        {"averaging": math.nan},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ldp.InvalidArgument):
+        TorchLearner(network(), **wrong)
+
+
+def test_a_module_is_needed():
+    with pytest.raises(ldp.InvalidArgument, match=r"torch\.nn\.Module, got function"):
+        TorchLearner(network)
+
+
+def test_the_check_finds_what_would_fail_in_training():
+    X = features()
+    ids = np.zeros((240, 1), dtype=np.int64)
+    embedded = nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(3, N_CLASSES))
+    TorchLearner(embedded).check(ids, N_CLASSES)
+    with pytest.raises(ldp.InvalidArgument, match="mixup"):
+        TorchLearner(embedded, mixup=0.2).check(ids, N_CLASSES)
+    with pytest.raises(ldp.InvalidArgument, match="augmentation is for images"):
+        TorchLearner(network(), augmentation=Augmentation(flip=True)).check(X, N_CLASSES)
+    with pytest.raises(ldp.InvalidArgument, match="finite"):
+        TorchLearner(network()).check(np.full_like(X, np.nan), N_CLASSES)
+    with pytest.raises(ldp.InvalidArgument, match=r"returned shape \(2, 3, 1\)"):
+        TorchLearner(nn.Sequential(network(), nn.Unflatten(1, (3, 1)))).check(X, N_CLASSES)
+
+
+def test_settings_may_be_numpys_numbers(tmp_path):
+    X = features()
+    numbers = {"learning_rate": np.float32(0.1), "weight_decay": np.float32(1e-4), "averaging": np.float32(0.5)}
+    TorchLearner(network(), epochs=np.int64(2), **numbers).fit(X, release_of(X), checkpoint=tmp_path / "c")
+
+
+@pytest.mark.parametrize("loss", ["noisy-label", "debiased", "likelihood"])
+def test_a_loss_that_is_no_number_ends_training_with_a_clear_error(loss, tmp_path):
+    X = features()
+    learner = TorchLearner(network(), loss=loss, epochs=5, batch_size=16, learning_rate=1e30, schedule="constant")
+    with pytest.raises(LabelDPError, match=r"the training loss became (nan|inf|-inf) in epoch .*lower learning_rate"):
+        learner.fit(X, release_of(X), checkpoint=tmp_path / "c")
+
+
+# ---------------------------------------------------------------- checkpoints and models on disk
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learning_rate": 0.2},
+        {"epochs": 7},
+        {"batch_size": 64},
+        {"mixup": 0.1},
+        {"seed": 1},
+        {"averaging": 0.9},
+        {"schedule": "constant"},
+        {"optimizer": "adamw"},
+        {"momentum": 0.8},
+        {"weight_decay": 0.0},
+        {"loss": "likelihood"},
+        {"module": "other weights"},
+        {"start": "other weights"},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_other_settings_is_refused(change, tmp_path):
+    X = features()
+    release = release_of(X)
+    settings = {"epochs": 2, "batch_size": 32}
+    TorchLearner(network(), **settings).fit(X, release, checkpoint=tmp_path / "c")
+    module, start = network(), None
+    if change.pop("module", None):
+        module[0].weight.data[0, 0] += 1e-6
+    if change.pop("start", None):
+        start = TorchLearner(network(), epochs=1, schedule="constant").fit(X, release)
+    learner = TorchLearner(module, **settings | change)
+    with pytest.raises(ldp.InvalidArgument, match="use another folder"):
+        learner.fit(X, release, start=start, checkpoint=tmp_path / "c")
+
+
+def test_augmentation_is_one_of_the_settings(tmp_path):
+    images = np.zeros((20, 1, 4, 4), dtype=np.uint8)
+    release = ldp.LabelVault(np.arange(20) % 2, classes=2, budget="1").release(ldp.RandomizedResponse("1"))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    TorchLearner(module, epochs=1).fit(images, release, checkpoint=tmp_path / "c")
+    with pytest.raises(ldp.InvalidArgument, match="use another folder"):
+        TorchLearner(module, epochs=1, augmentation=Augmentation(crop=1)).fit(
+            images, release, checkpoint=tmp_path / "c"
+        )
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+def test_a_training_stopped_at_any_epoch_ends_bit_for_bit_the_same(at, tmp_path):
+    """Momentum, dropout, mixup, batch statistics and the average all go on from where they were."""
+    X = features()
+    release = release_of(X)
+    learner = TorchLearner(
+        network(dropout=0.3, norm=True), epochs=5, batch_size=32, mixup=0.4, averaging=0.8, learning_rate=0.3
+    )
+
+    def stop(record):
+        if record["epoch"] == at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        copy.deepcopy(learner).fit(X, release, checkpoint=tmp_path / "c", watch=stop)
+    resumed = copy.deepcopy(learner).fit(X, release, checkpoint=tmp_path / "c")
+    assert same(weights(resumed), weights(learner.fit(X, release)))
+
+
+def test_tied_weights_can_be_saved(tmp_path):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(N_FEATURES, N_FEATURES)
+            self.again = self.inner
+            self.outer = nn.Linear(N_FEATURES, N_CLASSES)
+
+        def forward(self, x):
+            return self.outer(self.again(self.inner(x)))
+
+    X = features()
+    learner = TorchLearner(Tied(), epochs=1).fit(X, release_of(X))
+    learner.save(tmp_path / "tied")
+    again = TorchLearner(Tied()).load(tmp_path / "tied")
+    assert (again.predict_proba(X) == learner.predict_proba(X)).all()
+
+
+def test_batch_statistics_are_saved(tmp_path):
+    X = features()
+    learner = TorchLearner(network(norm=True), epochs=2, batch_size=32).fit(X, release_of(X))
+    learner.save(tmp_path / "m")
+    again = TorchLearner(network(norm=True)).load(tmp_path / "m")
+    assert same(weights(again), weights(learner)) and int(again.module_[1].num_batches_tracked) == 14
