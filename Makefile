@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := src tests benchmarks
 
-.PHONY: demo test format study benchmark clean
+.PHONY: demo test format study benchmark benchmark-training clean
 
 demo: .venv/.installed-demo
 	$(BIN)/labeldp demo
@@ -24,6 +24,9 @@ study: .venv/.installed-dev
 benchmark: .venv/.installed-dev
 	$(BIN)/python benchmarks/mechanisms.py
 
+benchmark-training: .venv/.installed-benchmark
+	$(BIN)/python benchmarks/training.py
+
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -31,9 +34,13 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.installed-demo: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[sklearn,table]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,report]"
 	touch $@
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@ .venv/.installed-demo
+
+.venv/.installed-benchmark: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,benchmark]"
+	touch $@ .venv/.installed-dev .venv/.installed-demo

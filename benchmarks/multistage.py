@@ -50,9 +50,10 @@ def run(method: str, epochs: int, draw: int, runs: Path, data_dir: Path | None) 
 
     def watch(record: dict) -> None:
         if record["kind"] == "epoch":
-            print(
-                f"{name}: stage {record['stage']} epoch {record['epoch']} loss {record['loss']:.4f} {record['seconds']:.1f} s"
+            figures = (
+                f"stage {record['stage']} epoch {record['epoch']} loss {record['loss']:.4f} {record['seconds']:.1f} s"
             )
+            print(f"{name}: {figures}", file=sys.stderr, flush=True)
 
     train(recipe, folder.path, data_dir=data_dir, watch=watch)
     records = folder.records()

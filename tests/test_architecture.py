@@ -39,8 +39,8 @@ FOREIGN = {
     "torch": {"numpy", "torch", "lightning_fabric", "safetensors"},
     "datasets": {"numpy", "sklearn"},
     "report": {"numpy", "matplotlib"},
-    "runs": {"numpy", "torch"},
-    "cli": CORE | {"sklearn", "pyarrow"},
+    "runs": {"numpy", "torch", "lightning_fabric"},
+    "cli": CORE | {"torch", "lightning_fabric", "pyarrow"},
 }
 STANDARD = __import__("sys").stdlib_module_names
 

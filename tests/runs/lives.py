@@ -1,13 +1,14 @@
 """Commands that may die: a fresh process has imported everything and runs each command in a child of its own.
 
-A child can be stopped by a signal before or after its n-th rename. All that a run keeps, but for the ledger's own commits, gets
-its name by a rename, so that every moment between two of them is the same moment.
+A child can be stopped by a signal before or after a rename. All that a run keeps, but for the ledger's own commits, gets its name
+by a rename, so that any two moments between the same two renames are alike.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,15 +16,18 @@ from dataclasses import dataclass
 
 LONGEST_LIFE_SECONDS = 60
 
+QUICK = shlex.split(
+    "--data digits --model tiny-conv --epsilon 2 --rows 200 --epochs 2 --threads 1 --set training.batch_size=32"
+)
+
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended: its exit code, negative for a signal, what it said, and how many renames it had made."""
+    """How a command ended: its exit code, negative for a signal, and what it said."""
 
     code: int
     out: str
     err: str
-    renames: int
 
 
 class Lives:
@@ -35,7 +39,13 @@ class Lives:
         )
 
     def run(self, *arguments, cwd, stop_at=None, before=False, by=signal.SIGKILL):
-        """Run `labeldp ARGUMENTS` in a folder, stopped before or after its rename number `stop_at`, from 1."""
+        """Run `labeldp ARGUMENTS` in a folder.
+
+        Parameters
+        ----------
+        stop_at : the number of a rename, from 1; or a file's name and which rename to that name, such as ("run.json", 1).
+        before, by : whether it is stopped before that rename or right after it, and by which signal.
+        """
         order = {"arguments": list(map(str, arguments)), "cwd": str(cwd), "stop_at": stop_at, "before": before}
         self._server.stdin.write(json.dumps(order | {"by": int(by)}) + "\n")
         self._server.stdin.flush()
@@ -51,15 +61,15 @@ def act(order):
     """Be the child: run one command."""
     os.chdir(order["cwd"])
     signal.alarm(LONGEST_LIFE_SECONDS)
-    rename, renames = os.replace, os.open("renames", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    rename, targets = os.replace, []
 
     def counted(source, target):
-        number = os.stat("renames").st_size + 1
-        stopped = number == order["stop_at"]
+        name = os.path.basename(target)
+        targets.append(name)
+        stopped = order["stop_at"] in (len(targets), [name, targets.count(name)])
         if stopped and order["before"]:
             os.kill(os.getpid(), order["by"])
         rename(source, target)
-        os.write(renames, b".")
         if stopped and not order["before"]:
             os.kill(os.getpid(), order["by"])
 
@@ -96,8 +106,7 @@ def serve():
         for name in ("out", "err"):
             with open(os.path.join(order["cwd"], name), encoding="utf-8") as file:
                 said[name] = file.read()
-        print(json.dumps({"code": code, "renames": os.stat(os.path.join(order["cwd"], "renames")).st_size, **said}))
-        sys.stdout.flush()
+        print(json.dumps({"code": code, **said}), flush=True)
 
 
 if __name__ == "__main__":

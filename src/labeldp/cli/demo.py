@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from labeldp.torch import TorchLearner
 
 EPSILONS = ("1", "2", "4")
-EPOCHS = 40
+EPOCHS = 30
+MIXUP = 4.0
 
 Record = dict[str, Any]
 
@@ -35,18 +36,18 @@ class Method:
     stages: int
     mechanism: Callable[[Any], LocalMechanism]
     loss: str
-    mixup: float
     temperature: float = 1.0
     filter: str | None = None
 
 
+# The settings were chosen on MNIST, shrunk to this size and number of rows, never on these digits.
 METHODS = (
-    Method("LP-1ST", 1, RRWithPrior, "noisy-label", 4.0),
-    Method("LP-2ST", 2, RRWithPrior, "noisy-label", 4.0, temperature=0.5, filter="round"),
-    Method("labeldp", 3, GroupedResponse, "likelihood", 0.0),
+    Method("LP-1ST", 1, RRWithPrior, "noisy-label"),
+    Method("LP-2ST", 2, RRWithPrior, "noisy-label", temperature=0.5, filter="round"),
+    Method("labeldp", 2, GroupedResponse, "likelihood"),
 )
 ABOUT = (
-    "LP-1ST and LP-2ST are the paper's: reported labels are trained on as if they were true. labeldp is ours: three stages of "
+    "LP-1ST and LP-2ST are the paper's: reported labels are trained on as if they were true. labeldp is ours: two stages of "
     "GroupedResponse, trained on the likelihood of what was reported. The net, its epochs, its learning rate and mixup are the "
     "same for all."
 )
@@ -109,7 +110,7 @@ def _private(digits: Dataset, method: Method, epsilon: str, seed: int) -> float:
 
     vault = digits.vault(budget=epsilon)
     multistage = MultiStage(
-        _learner(digits, method.loss, method.mixup, seed),
+        _learner(digits, method.loss, seed),
         stages=method.stages,
         mechanism=method.mechanism,
         temperature=method.temperature,
@@ -120,14 +121,14 @@ def _private(digits: Dataset, method: Method, epsilon: str, seed: int) -> float:
 
 
 def _non_private(digits: Dataset, seed: int) -> float:
-    return _accuracy(digits, _learner(digits, "noisy-label", 0.0, seed).fit(digits.X, digits.unprotected()))
+    return _accuracy(digits, _learner(digits, "noisy-label", seed).fit(digits.X, digits.unprotected()))
 
 
-def _learner(digits: Dataset, loss: str, mixup: float, seed: int) -> TorchLearner:
+def _learner(digits: Dataset, loss: str, seed: int) -> TorchLearner:
     from labeldp.torch import TorchLearner, models
 
     net = models.build("tiny-conv", digits.inputs, len(digits.classes), seed=seed)
-    return TorchLearner(net, loss=loss, epochs=EPOCHS, batch_size=32, learning_rate=0.05, mixup=mixup, seed=seed)
+    return TorchLearner(net, loss=loss, epochs=EPOCHS, batch_size=64, learning_rate=0.1, mixup=MIXUP, seed=seed)
 
 
 def _accuracy(digits: Dataset, model: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,9 @@ class TrainingProgress:
     It fits 80 columns. Where nobody watches, in a file or a pipe, there are only sentences.
     """
 
-    def __init__(self, recipe: Recipe, *, read_back: bool = False) -> None:
+    def __init__(self, recipe: Recipe, *, released_earlier: Container[int] = ()) -> None:
         self._stages, self._epochs = recipe.release.stages, recipe.training.epochs
-        self._released = "labels, released before" if read_back else "labels released"
+        self._released_earlier = released_earlier
         self._tasks: dict[int, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -64,8 +65,9 @@ class TrainingProgress:
             if filtered
             else ""
         )
+        earlier = " earlier" if record["stage"] in self._released_earlier else ""
         return (
-            f"Stage {record['stage']}: {record['rows']:,} {self._released} by {record['mechanism']} at epsilon "
+            f"Stage {record['stage']}: {record['rows']:,} labels released{earlier} by {record['mechanism']} at epsilon "
             f"{record['epsilon']}; {record['mean_groups']:.3g} possible answers to each, on average{kept}."
         )
 

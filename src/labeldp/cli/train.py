@@ -106,7 +106,9 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     fabric = _launched(accelerator, devices or 1)
-    progress = TrainingProgress(recipe, read_back=source is not None) if fabric.is_global_zero else None
+    numbers = range(1, recipe.release.stages + 1)
+    earlier = {n for n in numbers if source is not None or (out / f"release-{n}.json").exists()}
+    progress = TrainingProgress(recipe, released_earlier=earlier) if fabric.is_global_zero else None
     with _one_voice(), _resumable(folder), progress or contextlib.nullcontext():
         if source is not None:
             training.train_again(recipe, source, out, data_dir=data_dir, watch=progress, fabric=fabric)

@@ -26,9 +26,10 @@ class StageFiles:
             return ask()
         path = self.folder / stage
         if path.with_name(f"{stage}.json").exists():
-            return Release.load(path)
-        release = ask()
-        release.save(path)
+            release = Release.load(path)
+        else:
+            release = ask()
+            release.save(path)
         self._priors_file(stage).unlink(missing_ok=True)
         return release
 

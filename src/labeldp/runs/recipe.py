@@ -168,22 +168,24 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
     """Return a value of the annotated type: whole numbers pass for floats, lists for tuples."""
     if value is None or is_dataclass_value(value):
         return value
-    if isinstance(value, (list, tuple)) and "tuple" in kind:
+    kinds = kind.split(" | ")
+    if isinstance(value, (list, tuple)) and "tuple[float, ...]" in kinds:
         return tuple(_fitting(name, "float", item) for item in value)
     if isinstance(value, bool):
-        if "bool" in kind:
+        if "bool" in kinds:
             return value
-    elif isinstance(value, int) and "int" in kind:
+    elif isinstance(value, int) and "int" in kinds:
         return value
-    elif isinstance(value, (int, float)) and "float" in kind:
+    elif isinstance(value, (int, float)) and "float" in kinds:
         if abs(value) <= MOST:  # not nan or inf either, which TOML knows and no setting can mean
             return float(value)
-    elif isinstance(value, str) and "str" in kind:
+    elif isinstance(value, str) and "str" in kinds:
         return value
     elif isinstance(value, (int, float)) and name.endswith("epsilon"):
         return str(value)
-    wanted = " or ".join(WORDS[part] for part in kind.split(" | ") if part in WORDS)
-    raise InvalidArgument(f"{name} must be {wanted}, got {value!r}.")
+    raise InvalidArgument(
+        f"{name} must be {' or '.join(WORDS[each] for each in kinds if each != 'None')}, got {value!r}."
+    )
 
 
 def is_dataclass_value(value: Any) -> bool:

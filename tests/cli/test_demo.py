@@ -1,0 +1,38 @@
+"""The demo is the real thing: here with few epochs, because its figures are not what is tested."""
+
+import re
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from labeldp.cli import demo
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "EPOCHS", 2)
+    monkeypatch.setattr(demo, "EPSILONS", ("2", "4"))
+    threads = torch.get_num_threads()
+    try:
+        yield CliRunner().invoke(demo.demo, ["--draws", "2", "--out", str(tmp_path / "demo.html")])
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_demo_compares_every_method_at_every_epsilon_and_draws_a_report(shown, tmp_path):
+    assert shown.exit_code == 0, shown.output
+    table = shown.stdout
+    for method in demo.METHODS:
+        (line,) = [line for line in table.splitlines() if line.split()[:1] == [method.name]]
+        assert len(re.findall(r"[0-9.]+% ± [0-9.]+%", line)) == 2
+    (line,) = [line for line in table.splitlines() if line.split()[:1] == ["non-private"]]
+    assert len(re.findall(r"[0-9.]+% ± [0-9.]+%", line)) == 1
+    page = (tmp_path / "demo.html").read_text()
+    assert all(method.name in page for method in demo.METHODS) and "Label differential privacy with epsilon 1" in page
+
+
+def test_the_demo_shows_the_budget_hold_and_says_where_the_report_is(shown, tmp_path):
+    said = " ".join(shown.stderr.split())
+    assert "One more query on spent labels" in said and "epsilon 0 of epsilon 1 is left" in said
+    assert "demo.html" in said.replace(" ", "")

@@ -1,0 +1,163 @@
+"""A recipe goes through TOML and comes back as it was; what is wrong with one is said by its key."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labeldp.errors import InvalidArgument
+from labeldp.runs import Recipe, recipe
+from labeldp.runs.recipe import MECHANISMS, ReleasePlan, Training
+
+LEAST = Recipe(data="digits", model="linear", epsilon="2")
+
+numbers = st.floats(min_value=-1e300, max_value=1e300)
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+kinds = {
+    "str": texts,
+    "str | None": st.none() | texts,
+    "int": st.integers(),
+    "int | None": st.none() | st.integers(),
+    "float": numbers,
+    "float | None": st.none() | numbers,
+    "bool": st.booleans(),
+    "tuple[float, ...] | None": st.none() | st.lists(numbers, max_size=3).map(tuple),
+}
+
+
+def of(kind, **given_values):
+    """Return any value of a dataclass of settings."""
+    values = {item.name: kinds[str(item.type)] for item in fields(kind) if item.name not in given_values}
+    return st.builds(kind, **values, **given_values)
+
+
+@st.composite
+def recipes(draw):
+    release = draw(of(ReleasePlan, mechanism=st.sampled_from(sorted(MECHANISMS)), stages=st.integers(1, 3)))
+    mixup = numbers | st.tuples(*[numbers] * release.stages)
+    units = draw(st.integers(1, 20 * 10**12))
+    epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
+    return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=of(Training, mixup=mixup)))
+
+
+@given(recipes())
+def test_a_recipe_comes_back_from_toml_as_it_was(given_recipe):
+    text = given_recipe.toml()
+    again = Recipe.parse(text)
+    assert again == given_recipe and again.toml() == text
+
+
+@given(recipes(), recipes())
+def test_any_recipe_can_be_changed_into_any_other_of_the_same_absent_values(first, second):
+    flat = {
+        f"{table}.{key}": value for table in ("release", "training") for key, value in asdict(second)[table].items()
+    }
+    changes = flat | {key: value for key, value in asdict(second).items() if key not in ("release", "training")}
+    assert first.changed(changes) == second
+
+
+def test_the_whole_recipe_is_written():
+    values = tomllib.loads(LEAST.toml())
+    absent = {"rows", "about", "split", "averaging", "filter"}  # TOML has no null; None is their default
+    assert {*values, *values["release"], *values["training"]} | absent == {
+        item.name for kind in (Recipe, ReleasePlan, Training) for item in fields(kind)
+    }
+
+
+@pytest.mark.parametrize("epsilon", ["2", 2, 2.0, "2.000"])
+def test_an_epsilon_may_be_a_number_or_its_text(epsilon):
+    assert Recipe.of({"data": "digits", "model": "linear", "epsilon": epsilon}) == LEAST
+
+
+def test_whole_numbers_pass_for_others_and_lists_for_tuples():
+    changed = LEAST.changed({"training.learning_rate": 1, "training.mixup": [4, 1], "release.split": [0.5, 0.5]})
+    assert changed.training.learning_rate == 1.0 and isinstance(changed.training.learning_rate, float)
+    assert (changed.training.mixup, changed.release.split) == ((4.0, 1.0), (0.5, 0.5))
+    assert [changed.mixup(stage) for stage in range(2)] == [4.0, 1.0] and LEAST.mixup(1) == 0.0
+
+
+START = 'data = "digits"\nmodel = "linear"\nepsilon = "2"\n'
+
+WRONG = [
+    ("", "the recipe must say data, model, epsilon."),
+    ('data = "digits"\nmodel = "linear"', "the recipe must say epsilon."),
+    (START + "epochs = 3", "the recipe knows no 'epochs'. It knows: data, model,"),
+    (START + "[training]\nepoch = 3", "[training] knows no 'epoch'. It knows: loss, epochs,"),
+    (START + "[release]\nepochs = 3", "[release] knows no 'epochs'. It knows: mechanism,"),
+    (START + "[releases]\nstages = 3", "the recipe knows no 'releases'"),
+    (START + "release = 3", "[release] must be a table."),
+    (START + "[training]\nepochs = 1.5", "[training]: epochs must be a whole number, got 1.5."),
+    (START + "[training]\nepochs = true", "[training]: epochs must be a whole number, got True."),
+    (START + "[training]\nflip = 1", "[training]: flip must be true or false, got 1."),
+    (
+        START + '[training]\nmixup = "much"',
+        "[training]: mixup must be a finite number or a list of numbers, got 'much'.",
+    ),
+    (START + "[training]\nmixup = [1.0]", "mixup must be one number, or one per stage (2)."),
+    (START + '[training]\nmixup = [1.0, "a"]', "[training]: mixup must be a finite number, got 'a'."),
+    (START + "[training]\nlearning_rate = inf", "learning_rate must be a finite number, got inf."),
+    (START + "[training]\nlearning_rate = nan", "learning_rate must be a finite number, got nan."),
+    (START + f"[training]\nlearning_rate = 1{'0' * 400}", "learning_rate must be a finite number"),
+    (START + "[training]\nloss = 3", "[training]: loss must be text, got 3."),
+    (START + "seed = 1979-05-27", "seed must be a whole number"),
+    (START + "[release]\nsplit = 0.5", "[release]: split must be a list of numbers, got 0.5."),
+    (START + '[release]\nmechanism = "RR"', "mechanism must be one of 'RandomizedResponse', 'RRWithPrior', "),
+    (START.replace('"2"', "true"), "epsilon must be"),
+    (START.replace('"2"', '"much"'), "epsilon must be a finite number, got much."),
+    (START.replace('"2"', "-1"), "epsilon must be > 0"),
+    (START.replace('"2"', "nan"), "epsilon must be a finite number"),
+    (START.replace('"digits"', "7"), "the recipe: data must be text, got 7."),
+    ("data = ", "the recipe is not TOML: "),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_what_is_wrong_is_said_by_its_key(text, words):
+    with pytest.raises(InvalidArgument) as wrong:
+        Recipe.parse(text)
+    assert words in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"training.epoch": 3}, "[training] knows no 'epoch'"),
+        ({"data.rows": 3}, "there is no data.rows in a recipe: data is a value, not a table."),
+        ({"a.b.c": 3}, "knows no 'a.b'"),
+        ({"": 3}, "knows no ''"),
+        ({"release": 3}, "[release] must be a table"),
+    ],
+)
+def test_a_change_is_checked_too(changes, words):
+    with pytest.raises(InvalidArgument) as wrong:
+        LEAST.changed(changes)
+    assert words in str(wrong.value)
+
+
+def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path):
+    file = tmp_path / "mine.toml"
+    with pytest.raises(InvalidArgument, match=r"there is no recipe at .*mine\.toml"):
+        Recipe.read(file)
+    file.write_text("epsilon = 1")
+    with pytest.raises(InvalidArgument, match=r"mine\.toml must say data, model"):
+        Recipe.read(file)
+    file.write_bytes('about = "à"'.encode("latin-1"))
+    with pytest.raises(InvalidArgument, match=r"mine\.toml is not TOML: it is not text in UTF-8"):
+        Recipe.read(file)
+
+
+@pytest.mark.parametrize("file", sorted(Path(recipe.__file__).parents[3].glob("recipes/*.toml")), ids=lambda f: f.name)
+def test_the_recipes_of_this_repository_can_be_read(file):
+    assert Recipe.parse(Recipe.read(file).toml()) == Recipe.read(file)
+
+
+def test_another_run_keeps_what_defines_its_releases():
+    other = LEAST.changed({"epsilon": "1", "rows": 9, "release.stages": 1, "model": "mlp", "seed": 3})
+    kept = other.with_release_of(LEAST)
+    assert (kept.epsilon, kept.rows, kept.release, kept.data) == (LEAST.epsilon, None, LEAST.release, LEAST.data)
+    assert (kept.model, kept.seed) == ("mlp", 3)
