@@ -18,7 +18,7 @@ ROOMS = {
     "vault": {"mechanisms", "randomness", "budget"},
     "bulk": {"vault", "mechanisms", "budget"},
     "metrics": {"vault"},
-    "learning": {"vault", "mechanisms", "metrics"},
+    "learning": {"vault", "mechanisms", "metrics", "budget"},
     "torch": {"learning", "vault"},
     "datasets": {"vault"},
     "report": set(),

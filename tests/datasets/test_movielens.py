@@ -82,6 +82,16 @@ def test_the_split_does_not_look_at_ratings(tmp_path):
     assert np.array_equal(one.X, other.X) and np.array_equal(one.X_test, other.X_test)
 
 
+def test_the_certificate_says_what_one_user_may_lose(tmp_path):
+    data = datasets.load("movielens-1m", data_dir=write_1m(tmp_path, lines("::", USERS, ITEMS, RATINGS)))
+    vault = data.vault(budget="1")
+    vault.release(ldp.RandomizedResponse("1"))
+    most = int(np.bincount(data.X[:, 0]).max())
+    people = vault.certificate()["people"]
+    assert people["largest number of labels of one person"] == most
+    assert people["largest epsilon of one person"] == str(most)
+
+
 def test_ratings_are_a_grid_for_unbiased_response(tmp_path):
     data = datasets.load("movielens-1m", data_dir=write_1m(tmp_path, lines("::", USERS, ITEMS, RATINGS)))
     release = data.vault(budget="1").release(ldp.UnbiasedResponse(epsilon="1", low=1, high=5))

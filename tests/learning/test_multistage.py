@@ -415,3 +415,12 @@ def test_a_fitted_one_lets_go_of_the_vault():
     del vault
     gc.collect()
     assert gone() is None and len(multi.releases_) == 3
+
+
+def test_a_budget_that_lasts_for_some_rows_only_is_refused_before_the_first_stage():
+    vault = open_vault(budget="1")
+    vault.release(ldp.RandomizedResponse("0.5"), rows=[N - 1])
+    before = len(vault.certificate()["queries"])
+    with pytest.raises(ldp.BudgetExhausted, match=r"need epsilon 1 for every row, and epsilon 0\.5 is left for some"):
+        fitted(vault, stages=3)
+    assert len(vault.certificate()["queries"]) == before

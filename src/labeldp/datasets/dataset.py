@@ -75,9 +75,13 @@ class Dataset:
 
         Privacy
         -------
-        Every vault with `budget` has a ledger of its own, in memory; with `ledger`, spending adds up over vaults.
+        Every vault with `budget` has a ledger of its own, in memory; with `ledger`, spending adds up over vaults. Where rows
+        belong to users, its certificate also says what one user may lose.
         """
-        return LabelVault(self._held(), classes=self.classes, budget=budget, ledger=ledger, trust=trust, bits=bits)
+        users = self.X[:, 0] if self.inputs["kind"] == "ids" else None
+        return LabelVault(
+            self._held(), classes=self.classes, budget=budget, ledger=ledger, owners=users, trust=trust, bits=bits
+        )
 
     def unprotected(self, rows: Any = None) -> Release:
         """Return the true labels as a release stamped NOT PRIVATE: the baseline without privacy."""

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.errors import InvalidArgument
+from labeldp.budget import Guarantee
+from labeldp.errors import BudgetExhausted, InvalidArgument
 from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
 from labeldp.learning.stored import StageFiles
@@ -117,6 +118,8 @@ class MultiStage:
         self._check_before_spending(X, len(labelled), len(classes), mechanism, learners)
         self._check_prior(use, len(labelled), len(classes))
         parts = Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
+        if name is None and folder is None:  # otherwise some of it may have been asked before, and is free
+            first.ask_once(lambda: _check_budget(vault, use, epsilon))
         files = StageFiles(folder)
 
         def ask(stage: str, how: LocalMechanism, asked: Rows, priors: Callable[[], Any], source: Any) -> Release:
@@ -298,6 +301,16 @@ class MultiStage:
 
 def _nobody(record: Record) -> None:
     """Nobody watches."""
+
+
+def _check_budget(vault: LabelHolder, rows: Rows, epsilon: Any) -> None:
+    """Raise before the first stage where a later one would be refused."""
+    left = vault.remaining(rows)
+    if not left >= Guarantee.of(epsilon):
+        raise BudgetExhausted(
+            f"these stages need {Guarantee.of(epsilon)} for every row, and {left} is left for some. Use rows not yet "
+            "released, or ask the label owner to raise the limit."
+        )
 
 
 def is_answer(release: Release, mechanism: LocalMechanism, rows: Rows, classes: tuple[Any, ...]) -> bool:

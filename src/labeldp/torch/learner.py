@@ -255,7 +255,8 @@ class TorchLearner:
     def _settings(self) -> dict[str, Any]:
         skipped = {"module", "module_", "fabric", "augmentation"}
         settings = {name: value for name, value in vars(self).items() if name not in skipped}
-        return settings | {"augmentation": str(self.augmentation), "processes": self.fabric.world_size}
+        layers = {"module": repr(self.module), "augmentation": str(self.augmentation)}
+        return settings | layers | {"processes": self.fabric.world_size}
 
     # ---- the fitted model --------------------------------------------------------------------------------------------
 
