@@ -1,7 +1,7 @@
 """Commands that may die: a fresh process has imported everything and runs each command in a child of its own.
 
-A child can be stopped by a signal before or after a rename. All that a run keeps, but for the ledger's own commits, gets its name
-by a rename, so that any two moments between the same two renames are alike.
+A child can be stopped by a signal before or after a rename. All that a run keeps, but for the ledger's own commits, gets its
+name by a rename, so that any two moments between the same two renames are alike.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def test_loading_needs_neither_data_nor_ledger(finished, tmp_path, monkeypatch):
 def test_an_unfinished_run_says_how_to_go_on(recipe, tmp_path):
     RunFolder(tmp_path / "my run").create(recipe, {"classes": [0, 1], "inputs": {}})
     with pytest.raises(
-        InvalidArgument, match="has no model yet. Go on with it: labeldp train --resume --out '.*my run'"
+        InvalidArgument, match=r"has no model yet\. Go on with it: labeldp train --resume --out '.*my run'"
     ):
         ldp.load(tmp_path / "my run")
 

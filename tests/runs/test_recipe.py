@@ -156,8 +156,7 @@ def test_the_recipes_of_this_repository_can_be_read(file):
     assert Recipe.parse(Recipe.read(file).toml()) == Recipe.read(file)
 
 
-def test_another_run_keeps_what_defines_its_releases():
+def test_what_defines_the_releases_is_told_from_the_rest():
     other = LEAST.changed({"epsilon": "1", "rows": 9, "release.stages": 1, "model": "mlp", "seed": 3})
-    kept = other.with_release_of(LEAST)
-    assert (kept.epsilon, kept.rows, kept.release, kept.data) == (LEAST.epsilon, None, LEAST.release, LEAST.data)
-    assert (kept.model, kept.seed) == ("mlp", 3)
+    assert other.other_releases_than(LEAST) == ["rows", "epsilon", "release.stages"]
+    assert LEAST.changed({"model": "mlp", "seed": 3, "training.epochs": 1}).other_releases_than(LEAST) == []

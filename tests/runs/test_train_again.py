@@ -61,11 +61,10 @@ def test_what_was_trained_again_can_be_trained_again(finished, no_vault, tmp_pat
     assert second.certificate()["queries"] == finished.certificate()["queries"]
 
 
-def test_a_loss_on_labels_takes_releases_of_labels(recipe, tmp_path, no_vault, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.undo()
-        labels = {"release.mechanism": "RRWithPrior", "training.loss": "noisy-label"}
-        first = runs.train(recipe.changed(labels), tmp_path / "first")
+def test_a_loss_on_labels_takes_releases_of_labels(recipe, tmp_path, request):
+    labels = {"release.mechanism": "RRWithPrior", "training.loss": "noisy-label"}
+    first = runs.train(recipe.changed(labels), tmp_path / "first")
+    request.getfixturevalue("no_vault")
     for loss in ("likelihood", "debiased"):
         again = runs.train_again(first.recipe().changed({"training.loss": loss}), first.path, tmp_path / loss)
         assert again.model_file.exists()

@@ -126,7 +126,7 @@ def test_a_ledger_with_room_for_two_runs_takes_two(recipe, tmp_path, charges):
 
 
 def test_a_ledger_that_is_not_there_is_asked_for(recipe, tmp_path):
-    with pytest.raises(InvalidArgument, match="labeldp vault create --ledger .*none --budget 2 --rows 200"):
+    with pytest.raises(InvalidArgument, match=r"labeldp vault create --ledger .*none --budget 2 --rows 200"):
         runs.train(recipe, tmp_path / "new", ledger=tmp_path / "none")
     assert not list(tmp_path.iterdir())
 
@@ -227,7 +227,7 @@ def test_ratings_are_graded_by_their_expected_value(tmp_path, recipe, monkeypatc
         test_labels=labels[200:],
         inputs={"kind": "ids", "sizes": [6, 6]},
     )
-    monkeypatch.setattr(datasets, "load", lambda name, data_dir=None: ratings)
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: ratings)
     run = runs.train(recipe.changed({"data": "movielens-1m", "model": "ncf"}), tmp_path)
     last = [record for record in run.records() if record["kind"] == "test"][-1]
     assert last["rows"] == 100 and 0 < last["rmse"] < 4 and "accuracy" not in last

@@ -84,8 +84,8 @@ def train(
     changes = _changes(options, settings)
     if resume:
         if changes or recipe_file or source or ledger:
-            raise InvalidArgument(
-                "--resume goes on with the recipe and ledger of --out: give neither, nor other options."
+            raise click.UsageError(
+                "--resume goes on with the recipe and ledger of --out: give neither, nor options that would change them."
             )
         facts = folder.facts()
         recipe, source = folder.recipe(), Path(facts["from"]) if "from" in facts else None
@@ -94,18 +94,19 @@ def train(
         data_dir = data_dir or _path(facts["data_dir"])
     else:
         if source and ledger:
-            raise InvalidArgument("--from asks nothing and charges no ledger: leave --ledger out.")
+            raise click.UsageError("--from asks nothing and charges no ledger: leave --ledger out.")
         if folder.exists and not _is_worker():
             raise BudgetExhausted(
                 f"{out} holds a run already. To go on with it: {_resume(out)}. To train again on what it released, at no cost: "
                 f"labeldp train --from {shlex.quote(str(out))} --out NEW"
             )
         base = Recipe.read(recipe_file) if recipe_file else RunFolder(source).recipe() if source else None
-        recipe = base.changed(changes) if base else Recipe.of(with_keys({}, changes), source="the command line")
+        with _usage():
+            recipe = base.changed(changes) if base else Recipe.of(with_keys({}, changes), source="the command line")
         data_dir = data_dir or (_path(RunFolder(source).facts()["data_dir"]) if source else None)
-    if threads is not None:
-        torch.set_num_threads(threads)
     fabric = _launched(accelerator, devices or 1)
+    if threads is not None:
+        torch.set_num_threads(threads)  # after Fabric has set its own number
     numbers = range(1, recipe.release.stages + 1)
     earlier = {n for n in numbers if source is not None or (out / f"release-{n}.json").exists()}
     progress = TrainingProgress(recipe, released_earlier=earlier) if fabric.is_global_zero else None
@@ -135,7 +136,7 @@ def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, An
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise InvalidArgument(f"--set must be KEY=VALUE, such as training.mixup=4.0; got {setting!r}.")
+            raise click.UsageError(f"--set must be KEY=VALUE, such as training.mixup=4.0; got {setting!r}.")
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -192,6 +193,15 @@ def _resumable(folder: RunFolder) -> Iterator[None]:
             if folder.exists
             else "Stopped before anything was asked. Run the same command again to start."
         ) from None
+
+
+@contextlib.contextmanager
+def _usage() -> Iterator[None]:
+    """What is wrong with a recipe here is what the command line says."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise click.UsageError(str(error)) from None
 
 
 @contextlib.contextmanager

@@ -36,7 +36,8 @@ class Run:
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Return one row of K probabilities per row of X; images are bytes (n, C, H, W)."""
-        self._learner.check(X, len(self.classes))
+        if len(X):
+            self._learner.check(X, len(self.classes))
         return self._learner.predict_proba(X)
 
     def predict(self, X: Any) -> NDArray[Any]:

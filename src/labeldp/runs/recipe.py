@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +135,11 @@ class Recipe:
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
 
-    def with_release_of(self, other: Recipe) -> Recipe:
-        return replace(self, release=other.release, epsilon=other.epsilon, data=other.data, rows=other.rows)
+    def other_releases_than(self, other: Recipe) -> list[str]:
+        """Return the keys that define the releases and differ: with none, both recipes can be trained on the same ones."""
+        keys = [key for key in ("data", "rows", "epsilon") if getattr(self, key) != getattr(other, key)]
+        plan = [item.name for item in fields(ReleasePlan)]
+        return keys + [f"release.{key}" for key in plan if getattr(self.release, key) != getattr(other.release, key)]
 
 
 def with_keys(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

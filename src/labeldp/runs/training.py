@@ -84,6 +84,11 @@ def train_again(
     """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     folder, earlier = RunFolder(out), RunFolder(source)
+    if not folder.exists and (changed := recipe.other_releases_than(earlier.recipe())):
+        raise InvalidArgument(
+            f"{', '.join(changed)} cannot be changed: data, rows, epsilon and [release] define what {earlier.path} released; "
+            "model, seed and [training] can."
+        )
     data = _load(recipe, data_dir, sealed=False)
     multistage = stages_of(recipe, data, fabric)
     facts = _facts(data, data_dir, fabric)
@@ -175,14 +180,16 @@ class Rehearsal:
     def __init__(self, data: datasets.Dataset) -> None:
         self.classes, self.labelled = data.classes, np.ones(data.n_rows, dtype=np.bool_)
 
-    def release(self, *_: Any, **__: Any) -> NoReturn:
+    def ask(self, *_: Any, **__: Any) -> NoReturn:
         raise Asked
+
+    release = remaining = ask
 
 
 def _rehearse(multistage: MultiStage, recipe: Recipe, data: datasets.Dataset) -> None:
     """Raise what would stop a run at its first question, while there is no folder and no ledger to clear away."""
     with suppress(Asked):
-        multistage.fit(data.X, Rehearsal(data), recipe.epsilon)  # type: ignore[arg-type]  # it answers one question
+        multistage.fit(data.X, Rehearsal(data), recipe.epsilon)  # type: ignore[arg-type]  # it answers nothing
 
 
 def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Path | None, new_facts: Record) -> Record:
@@ -223,12 +230,6 @@ def _begun_again(
 ) -> Record:
     if folder.exists:
         return _same_run(folder, recipe)
-    before = earlier.recipe()
-    if recipe != recipe.with_release_of(before):
-        raise InvalidArgument(
-            f"data, rows, epsilon and [release] define the releases of {earlier.path} and cannot be changed afterwards; model, "
-            "seed and [training] can."
-        )
     releases, hold_out = earlier.releases(), earlier.hold_out()  # all there, and whole
     certified = {query["entry"] for query in earlier.certificate()["queries"]}
     if not certified >= {release.receipt.ledger["entry"] for release in (*releases, hold_out) if release is not None}:
