@@ -165,21 +165,30 @@ def test_a_finished_run_may_be_resumed_at_no_cost(shell):
     assert before["run/model.safetensors"] == Path("run/model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        "--epsilon 2",
-        "--epochs 1",
-        "--data digits",
-        "--set seed=1",
-        "--ledger l",
-        "--from run",
-        "--recipe run/recipe.toml",
-    ],
-)
-def test_a_resumed_run_takes_no_other_recipe(shell, other):
+@pytest.mark.parametrize("other", ["--ledger l", "--from run", "--recipe run/recipe.toml"])
+def test_a_resumed_run_takes_no_other_recipe_releases_or_ledger(shell, other):
     code, _, err = shell(f"--resume --out run {other}")
-    assert code == 2 and "--resume goes on with the recipe and ledger of --out" in err and not os.listdir()
+    assert code == 2 and "--resume goes on with the recipe, releases and ledger of --out" in err and not os.listdir()
+
+
+@pytest.mark.parametrize(
+    "other", ["--epsilon 1", "--data mnist", "--seed 1", "--stages 3", "--hold-out 0.1", "--rows 100"]
+)
+def test_a_resumed_run_keeps_what_defines_its_releases(shell, other):
+    assert shell(f"{QUICK} --out run")[0] == 0
+    before = everything()
+    code, _, err = shell(f"--resume --out run {other}")
+    assert code == 2 and "cannot be changed in run: it defines what this run asks" in err and everything() == before
+
+
+def test_a_run_that_diverged_goes_on_with_other_training(shell):
+    code, _, err = shell(
+        f"{QUICK} --hold-out 0 --set training.batch_size=16 --set training.learning_rate=1e30 --out run"
+    )
+    assert code == 1 and "lower learning_rate" in err and len(charges("run/ledger")) == 1
+    code, _, err = shell("--resume --set training.learning_rate=0.1 --model mlp --out run")
+    assert code == 0 and "Stage 1: 100 labels released earlier by" in err and len(charges("run/ledger")) == 2
+    assert RunFolder("run").recipe().training.learning_rate == 0.1 and ldp.load("run").recipe.model == "mlp"
 
 
 def test_a_resumed_run_has_the_threads_processes_and_data_of_its_start(shell, monkeypatch):

@@ -13,7 +13,7 @@ import labeldp as ldp
 from labeldp import datasets, report, runs
 from labeldp.errors import BudgetExhausted, InvalidArgument, LedgerError, MissingExtra
 from labeldp.report import run as report_of_a_run
-from labeldp.runs import RunFolder, training
+from labeldp.runs import RunFolder
 
 
 def test_a_finished_run_has_everything(recipe, tmp_path, charges, keys, monkeypatch):
@@ -174,13 +174,6 @@ def test_what_cannot_be_trained_leaves_no_folder(recipe, tmp_path, changes, word
     with pytest.raises(InvalidArgument) as refused:
         runs.train(recipe.changed(changes), tmp_path / "new")
     assert words in str(refused.value) and not (tmp_path / "new").exists()
-
-
-def test_a_rehearsal_asks_nothing(recipe):
-    data = datasets.load("digits").subset(50).only_public()
-    multistage = training.stages_of(recipe, data)
-    training._rehearse(multistage, recipe, data)
-    assert multistage.releases_ == [] and multistage.hold_out_ is None
 
 
 def test_a_ledger_left_by_a_run_that_never_began_is_used(recipe, tmp_path, charges):

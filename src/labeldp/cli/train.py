@@ -46,7 +46,11 @@ if TYPE_CHECKING:
 @click.option(
     "--ledger", type=click.Path(path_type=Path), help="Charge this ledger; by default a new one in the folder."
 )
-@click.option("--resume", is_flag=True, help="Go on with the run in --out, which was stopped.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the run in --out; a changed model or training.* trains anew on what it released.",
+)
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Train again on this run's releases, free.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads torch may use.")
@@ -83,12 +87,13 @@ def train(
     folder = RunFolder(out)
     changes = _changes(options, settings)
     if resume:
-        if changes or recipe_file or source or ledger:
-            raise click.UsageError(
-                "--resume goes on with the recipe and ledger of --out: give neither, nor options that would change them."
-            )
+        if recipe_file or source or ledger:
+            raise click.UsageError("--resume goes on with the recipe, releases and ledger of --out: give none of them.")
         facts = folder.facts()
-        recipe, source = folder.recipe(), Path(facts["from"]) if "from" in facts else None
+        with _usage():
+            recipe, source = folder.recipe().changed(changes), Path(facts["from"]) if "from" in facts else None
+            if recipe != folder.recipe() and not _is_worker():
+                folder.train_otherwise(recipe)
         threads = threads or facts["threads"]
         devices = devices or facts["processes"]
         data_dir = data_dir or _path(facts["data_dir"])

@@ -111,12 +111,8 @@ class MultiStage:
         learners = self._learners()
         first = learners[0]
         labelled, classes = first.ask_once(lambda: (vault.labelled, vault.classes))
+        use = self.check(X, labelled, len(classes), epsilon, rows=rows)
         mechanism = self.mechanism(epsilon)
-        use = checks.rows(labelled if rows is None else rows, len(labelled))
-        if not labelled[use].all():
-            raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
-        self._check_before_spending(X, len(labelled), len(classes), mechanism, learners)
-        self._check_prior(use, len(labelled), len(classes))
         parts = Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
         if name is None and folder is None:  # otherwise some of it may have been asked before, and is free
             first.ask_once(lambda: _check_budget(vault, use, epsilon))
@@ -273,9 +269,18 @@ class MultiStage:
             return [copy.deepcopy(each) for each in given]
         return [copy.deepcopy(given) for _ in range(self.stages)]
 
-    def _check_before_spending(
-        self, X: Any, n_rows: int, n_classes: int, mechanism: LocalMechanism, learners: list[Learner]
-    ) -> None:
+    def check(self, X: Any, labelled: NDArray[np.bool_], n_classes: int, epsilon: Any, *, rows: Any = None) -> Rows:
+        """Raise whatever can be known to stop `fit`, with public things alone, and return the rows that it would use.
+
+        Parameters
+        ----------
+        labelled : which rows have a label, as `LabelVault.labelled` says.
+        """
+        use = checks.rows(labelled if rows is None else rows, len(labelled))
+        if not labelled[use].all():
+            raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
+        Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
+        n_rows, mechanism, learners = len(labelled), self.mechanism(epsilon), self._learners()
         if len(X) != n_rows:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:
@@ -289,6 +294,8 @@ class MultiStage:
                 f"{type(mechanism).__name__} reports groups of labels, and this learner needs one noisy label per row. "
                 "Train on the likelihood, or use a mechanism that reports single labels."
             )
+        self._check_prior(use, n_rows, n_classes)
+        return use
 
     def _check_prior(self, rows: Rows, n_rows: int, n_classes: int) -> None:
         if self.prior is None:

@@ -44,6 +44,18 @@ class RunFolder:
         write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")
         return facts
 
+    def train_otherwise(self, recipe: Recipe) -> None:
+        """Take another model or [training]: what was released stays, what was trained on it is done again."""
+        before = self.recipe()
+        fixed = recipe.other_releases_than(before) + (["seed"] if recipe.seed != before.seed else [])
+        if fixed:
+            raise InvalidArgument(
+                f"{', '.join(fixed)} cannot be changed in {self.path}: it defines what this run asks. Model and [training] can."
+            )
+        for trained in (*self.path.glob("checkpoint-*.pt"), self.metrics_file, self.model_file, self.report_file):
+            trained.unlink(missing_ok=True)
+        write_whole(self.recipe_file, recipe.toml())
+
     def recipe(self) -> Recipe:
         self._must_exist()
         return Recipe.read(self.recipe_file)

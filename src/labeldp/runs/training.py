@@ -8,9 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -53,7 +51,7 @@ def train(
     folder = RunFolder(out)
     data = _load(recipe, data_dir, sealed=fabric.is_global_zero)
     multistage = stages_of(recipe, data, fabric)
-    _rehearse(multistage, recipe, data)
+    multistage.check(data.X, np.ones(data.n_rows, dtype=np.bool_), len(data.classes), recipe.epsilon)
     facts = _facts(data, data_dir, fabric)
     facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger, facts))
     vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
@@ -168,28 +166,6 @@ def _load(recipe: Recipe, data_dir: Path | None, *, sealed: bool) -> datasets.Da
     if recipe.rows is not None:
         data = data.subset(recipe.rows)
     return data if sealed else data.only_public()
-
-
-class Asked(Exception):
-    """The rehearsal came to its first question."""
-
-
-class Rehearsal:
-    """Stands in for the vault, holding no labels: whatever can be wrong before the first question shows before it is real."""
-
-    def __init__(self, data: datasets.Dataset) -> None:
-        self.classes, self.labelled = data.classes, np.ones(data.n_rows, dtype=np.bool_)
-
-    def ask(self, *_: Any, **__: Any) -> NoReturn:
-        raise Asked
-
-    release = remaining = ask
-
-
-def _rehearse(multistage: MultiStage, recipe: Recipe, data: datasets.Dataset) -> None:
-    """Raise what would stop a run at its first question, while there is no folder and no ledger to clear away."""
-    with suppress(Asked):
-        multistage.fit(data.X, Rehearsal(data), recipe.epsilon)  # type: ignore[arg-type]  # it answers nothing
 
 
 def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Path | None, new_facts: Record) -> Record:

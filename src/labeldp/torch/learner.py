@@ -161,7 +161,7 @@ class TorchLearner:
             if not np.isfinite(loss):
                 raise LabelDPError(
                     f"the training loss became {loss} in epoch {epoch}: lower learning_rate ({self.learning_rate}). What was "
-                    "released can be trained on again at no cost."
+                    "released can be trained on again at no cost: labeldp train --resume --set training.learning_rate=.."
                 )
             record = {
                 "epoch": epoch,
