@@ -115,11 +115,17 @@ def train(
     numbers = range(1, recipe.release.stages + 1)
     earlier = {n for n in numbers if source is not None or (out / f"release-{n}.json").exists()}
     progress = TrainingProgress(recipe, released_earlier=earlier) if fabric.is_global_zero else None
+    how: Any = {
+        "data_dir": data_dir,
+        "watch": progress,
+        "fabric": fabric,
+        "command": shlex.join(["labeldp", *sys.argv[1:]]),
+    }
     with _one_voice(), _resumable(folder), progress or contextlib.nullcontext():
         if source is not None:
-            training.train_again(recipe, source, out, data_dir=data_dir, watch=progress, fabric=fabric)
+            training.train_again(recipe, source, out, **how)
         else:
-            training.train(recipe, out, ledger=ledger, data_dir=data_dir, watch=progress, fabric=fabric)
+            training.train(recipe, out, ledger=ledger, **how)
     if fabric.is_global_zero:
         _tell(recipe, folder, as_json)
 

@@ -51,7 +51,7 @@ def find(name: str, forms: tuple[Published, ...], *, publisher: str, data_dir: P
     raise InvalidArgument(
         f"The files of {name} were not found. Needed: {'; or '.join(form.asked_for() for form in forms)}. "
         f"Get them from {publisher}; labeldp downloads nothing. Put that folder into {places[0]}, or say where it is: "
-        f"data_dir=..., or the environment variable {ENVIRONMENT}. Looked in: {'; '.join(looked_in)}."
+        f"--data-dir (data_dir=.. in Python), or the environment variable {ENVIRONMENT}. Looked in: {'; '.join(looked_in)}."
     )
 
 

@@ -39,20 +39,21 @@ def train(
     data_dir: Path | None = None,
     watch: Watch | None = None,
     fabric: Fabric | None = None,
+    command: str | None = None,
 ) -> RunFolder:
     """Run a recipe in a folder, or go on with the run that is there.
 
     Privacy
     -------
     Every label is charged at most the recipe's epsilon, to `ledger`, or to a new one in the run folder. A stage whose release
-    is in the folder is read back; only the first process holds labels.
+    is in the folder is read back; only the first process holds labels. `command`, for the report, is public.
     """
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     folder = RunFolder(out)
     data = _load(recipe, data_dir, sealed=fabric.is_global_zero)
     multistage = stages_of(recipe, data, fabric)
     multistage.check(data.X, np.ones(data.n_rows, dtype=np.bool_), len(data.classes), recipe.epsilon)
-    facts = _facts(data, data_dir, fabric)
+    facts = _facts(data, data_dir, fabric) | {"command": command}
     facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger, facts))
     vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
     data = data.only_public()
@@ -78,6 +79,7 @@ def train_again(
     data_dir: Path | None = None,
     watch: Watch | None = None,
     fabric: Fabric | None = None,
+    command: str | None = None,
 ) -> RunFolder:
     """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
@@ -89,7 +91,7 @@ def train_again(
         )
     data = _load(recipe, data_dir, sealed=False)
     multistage = stages_of(recipe, data, fabric)
-    facts = _facts(data, data_dir, fabric)
+    facts = _facts(data, data_dir, fabric) | {"command": command}
     facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, data, earlier, facts, multistage))
     first = fabric.is_global_zero
     multistage.refit(
@@ -270,7 +272,8 @@ def _finish(folder: RunFolder, multistage: MultiStage, certificate: Record) -> N
     try:
         from labeldp import report
 
-        report.write_run(folder.path, classes=[str(name) for name in folder.facts()["classes"]])
+        facts = folder.facts()
+        report.write_run(folder.path, classes=[str(name) for name in facts["classes"]], command=facts.get("command"))
     except MissingExtra:
         pass  # the run is whole without its picture; `labeldp[report]` draws it
 

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from labeldp import checks
@@ -280,7 +281,10 @@ class TorchLearner:
         weights = {  # clones, because tied weights share memory, which the format does not allow
             name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()
         }
-        save_file(weights, fresh)
+        with fresh.open("wb") as file:
+            file.write(to_bytes(weights))
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(fresh, path)
 
     def load(self, path: str | os.PathLike[str]) -> Self:
