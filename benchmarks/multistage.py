@@ -55,7 +55,8 @@ def run(method: str, epochs: int, draw: int, runs: Path, data_dir: Path | None) 
             )
             print(f"{name}: {figures}", file=sys.stderr, flush=True)
 
-    train(recipe, folder.path, data_dir=data_dir, watch=watch)
+    if not any(record["kind"] == "done" for record in folder.records()):
+        train(recipe, folder.path, data_dir=data_dir, watch=watch)
     records = folder.records()
     tests = [record["accuracy"] for record in records if record["kind"] == "test"]
     stages = [record for record in records if record["kind"] == "stage"]
