@@ -34,7 +34,8 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.installed-demo: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,report]"
+	@echo "Installing torch and the rest into .venv: some minutes, once."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,report,table]"
 	touch $@
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt

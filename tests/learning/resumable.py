@@ -91,8 +91,8 @@ def arm(step):
     elif what == "prior fixed":  # the priors are on disk, and the vault is not asked yet
         original = StageFiles.priors
 
-        def priors(self, stage, compute):
-            found = original(self, stage, compute)
+        def priors(self, stage, compute, **about):
+            found = original(self, stage, compute, **about)
             if stage == where[0]:
                 die()
             return found

@@ -44,7 +44,7 @@ def check_the_end(kind, folder, ledger, tmp_path):
     reference.mkdir()
     assert do(run_from_releases, kind, folder, reference) == 0
     assert (folder / "last-model").read_bytes() == (reference / f"model-{STAGES}").read_bytes()
-    assert not list(folder.glob("*.priors.npy")), "priors are needed no more once the release is stored"
+    assert not list(folder.glob("*.priors.npz")), "priors are needed no more once the release is stored"
 
 
 STEPS = [
@@ -129,24 +129,33 @@ def test_without_a_name_an_answer_that_was_lost_stays_paid_for(place):
 # ---------------------------------------------------------------- in one process: what a folder refuses
 
 
-def multi_and_vault(**settings):
+def multi_and_vault(vault=None, **settings):
     X, labels = resumable.data()
-    vault = ldp.LabelVault(labels, classes=K, budget="20")
+    vault = vault or ldp.LabelVault(labels, classes=K, budget="20")
     return X, vault, resumable.multistage("noisy labels", **settings)
 
 
+def asked(vault):
+    return len(vault.certificate()["queries"])
+
+
 @pytest.fixture
-def finished(tmp_path):
-    X, vault, multi = multi_and_vault()
+def vault():
+    return multi_and_vault()[1]
+
+
+@pytest.fixture
+def finished(vault, tmp_path):
+    X, _, multi = multi_and_vault()
     multi.fit(X, vault, EPSILON, folder=tmp_path / "deep" / "run")  # made where it is not there
     return tmp_path / "deep" / "run"
 
 
-def test_a_finished_folder_asks_nothing_and_trains_nothing(finished):
-    X, vault, multi = multi_and_vault()
+def test_a_finished_folder_asks_nothing_and_trains_nothing(vault, finished):
+    X, _, multi = multi_and_vault()
     seen = []
     multi.fit(X, vault, EPSILON, folder=finished, watch=seen.append)
-    assert vault.spent().epsilon == "0" and {record["kind"] for record in seen} == {"stage"}
+    assert asked(vault) == STAGES + 1 and {record["kind"] for record in seen} == {"stage"}
     files = {file.name for file in finished.iterdir()}
     stages = [f"release-{t}" for t in ("hold-out", *range(1, STAGES + 1))]
     assert files == {
@@ -159,11 +168,11 @@ def test_a_finished_folder_asks_nothing_and_trains_nothing(finished):
     "training",
     [{"learning_rate": 0.2}, {"epochs": 4}, {"mixup": 0.0}, {"seed": 1}, {"averaging": None}, {"batch_size": 8}],
 )
-def test_other_training_settings_refuse_the_checkpoint(finished, training):
-    X, vault, multi = multi_and_vault(training=training)
+def test_other_training_settings_refuse_the_checkpoint(vault, finished, training):
+    X, _, multi = multi_and_vault(training=training)
     with pytest.raises(ldp.InvalidArgument, match=r"cannot be gone on from.*use another folder"):
         multi.fit(X, vault, EPSILON, folder=finished)
-    assert vault.spent().epsilon == "0"
+    assert asked(vault) == STAGES + 1
 
 
 @pytest.mark.parametrize(
@@ -177,22 +186,22 @@ def test_other_training_settings_refuse_the_checkpoint(finished, training):
         ({}, "2.000001"),
     ],
 )
-def test_a_folder_of_other_questions_is_refused_and_nothing_is_asked(finished, settings, epsilon):
-    X, vault, multi = multi_and_vault(**settings)
-    with pytest.raises(ldp.InvalidArgument, match="is not of this run: use another folder"):
+def test_a_folder_of_other_questions_is_refused_and_nothing_is_asked(vault, finished, settings, epsilon):
+    X, _, multi = multi_and_vault(**settings)
+    with pytest.raises(ldp.InvalidArgument, match="is not this vault's answer to this question"):
         multi.fit(X, vault, epsilon, folder=finished)
-    assert vault.spent().epsilon == "0"
+    assert asked(vault) == STAGES + 1
 
 
 def test_a_folder_of_other_classes_is_refused(finished):
     X, labels = resumable.data()
     vault = ldp.LabelVault(np.array(["a", "b", "c"])[labels], classes=["a", "b", "c"], budget="2")
-    with pytest.raises(ldp.InvalidArgument, match="is not of this run"):
+    with pytest.raises(ldp.InvalidArgument, match="is not this vault's answer"):
         resumable.multistage("noisy labels").fit(X, vault, EPSILON, folder=finished)
 
 
-def test_a_cold_start_refuses_the_checkpoints_of_a_warm_one(finished):
-    X, vault, multi = multi_and_vault(warm_start=False)
+def test_a_cold_start_refuses_the_checkpoints_of_a_warm_one(vault, finished):
+    X, _, multi = multi_and_vault(warm_start=False)
     with pytest.raises(ldp.InvalidArgument, match="other releases, settings or starting weights"):
         multi.fit(X, vault, EPSILON, folder=finished)
 
@@ -210,32 +219,73 @@ def test_the_same_name_asks_the_same_or_is_refused():
         other.fit(X, vault, EPSILON, name="run")
 
 
-def test_a_damaged_release_or_checkpoint_is_a_clear_error(finished):
-    X, vault, multi = multi_and_vault()
+def test_a_damaged_release_or_checkpoint_is_a_clear_error(vault, finished):
+    X, _, multi = multi_and_vault()
     (finished / "checkpoint-2.pt").write_bytes(b"half a chec")
     with pytest.raises(ldp.InvalidArgument, match="not a whole checkpoint"):
         multi.fit(X, vault, EPSILON, folder=finished)
     (finished / "release-1.npz").write_bytes(b"half a rel")
     with pytest.raises(ldp.InvalidArgument, match="is not the file"):
         multi.fit(X, vault, EPSILON, folder=finished)
-    assert vault.spent().epsilon == "0"
+    assert asked(vault) == STAGES + 1
 
 
 @pytest.mark.parametrize("mechanism", [ldp.RRWithPrior, ldp.GroupedResponse, lambda e: ldp.RRTopK(e, k=2)])
 def test_any_mechanism_is_known_again(mechanism, tmp_path):
     X, labels = resumable.data()
     prior = np.full((len(X), K), 1 / K)
+    vault = ldp.LabelVault(labels, classes=K, budget="2")
     for _ in range(2):
-        vault = ldp.LabelVault(labels, classes=K, budget="2")
         multi = resumable.multistage("groups", mechanism=mechanism, prior=prior)
         multi.fit(X, vault, "0.5", folder=str(tmp_path / "run"))
-    assert vault.spent().epsilon == "0"
+    assert asked(vault) == STAGES + 1
 
 
 def test_a_table_of_numbers_is_known_again(tmp_path):
     X, labels = resumable.data()
+    vault = ldp.LabelVault(labels, classes=[0, 1, 2], budget="2")
     for _ in range(2):
-        vault = ldp.LabelVault(labels, classes=[0, 1, 2], budget="2")
         make = resumable.multistage("groups", mechanism=lambda e: ldp.UnbiasedResponse(e, low=0, high=2, step=1))
         make.fit(X, vault, "0.5", folder=tmp_path / "run")
-    assert vault.spent().epsilon == "0"
+    assert asked(vault) == STAGES + 1
+
+
+def test_a_release_that_another_vault_answered_is_refused_with_what_to_do(finished):
+    """Or the new vault's certificate would say that nothing was released, of a model that was trained on it."""
+    X, stranger, multi = multi_and_vault()
+    with pytest.raises(
+        ldp.InvalidArgument, match=r"not this vault's answer to this question: use another folder, or .* refit"
+    ):
+        multi.fit(X, stranger, EPSILON, folder=finished)
+    assert asked(stranger) == 0
+
+
+def test_a_release_of_seeded_noise_is_never_read_back_by_a_private_vault(tmp_path):
+    X, labels = resumable.data()
+    ledger = create_ledger(tmp_path / "l.ledger", budget="20").path
+    seeded = ldp.LabelVault(labels, classes=K, ledger=ledger, bits=ldp.InsecureBits(0))
+    resumable.multistage("groups").fit(X, seeded, EPSILON, folder=tmp_path / "run")
+    private = ldp.LabelVault(labels, classes=K, ledger=ledger)
+    with pytest.raises(ldp.InvalidArgument, match="not this vault's answer"):
+        resumable.multistage("groups").fit(X, private, EPSILON, folder=tmp_path / "run")
+
+
+def test_a_prior_on_disk_is_used_with_the_statement_it_was_made_under(vault, tmp_path):
+    """A run killed after its prior was fixed, gone on with under another prior and source, would certify the wrong words."""
+    X, _, multi = multi_and_vault(prior=np.full((160, K), 1 / K), prior_source="an old census", hold_out=0.0)
+    (tmp_path / "run").mkdir()
+
+    class Dies(Exception):
+        pass
+
+    def refuse(*_, **__):
+        raise Dies
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(vault), "release", refuse)
+        with pytest.raises(Dies):
+            multi.fit(X, vault, EPSILON, folder=tmp_path / "run")
+    _, _, other = multi_and_vault(prior=np.full((160, K), 1 / K), prior_source="a new census", hold_out=0.0)
+    with pytest.raises(ldp.InvalidArgument, match="made in another way"):
+        other.fit(X, vault, EPSILON, folder=tmp_path / "run")
+    assert asked(vault) == 0

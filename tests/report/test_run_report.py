@@ -269,3 +269,10 @@ def test_without_matplotlib_the_extra_is_named(finished):
 def test_importing_the_report_does_not_import_matplotlib():
     code = "import sys, labeldp.report; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_stage_that_protects_nothing_is_stronger_than_any_certificate(tmp_path, promise):
+    records = [record | {"private": False} if record["kind"] == "stage" else record for record in example_run.records()]
+    example_run.write(tmp_path / "run", metrics=records, promise=promise)
+    page = report.write_run(tmp_path / "run").read_text()
+    assert "<strong>NOT PRIVATE</strong>" in page and heading_of(page).endswith(", NOT PRIVATE")

@@ -58,7 +58,7 @@ MOMENTS = [
     ("release-1.npz", 1, "before"),  # answered, and not yet in the folder
     ("metrics.jsonl", 2, "after"),  # the first epoch is noted, and has no checkpoint
     ("checkpoint-1.pt", 1, "after"),
-    ("release-2.priors.npy", 1, "after"),
+    ("release-2.priors.npz", 1, "after"),
     ("release-2.json", 1, "after"),  # not yet certified
     ("checkpoint-2.pt", 1, "after"),
     ("model.safetensors", 1, "before"),
@@ -132,7 +132,7 @@ def test_ctrl_c_before_there_is_a_run_says_to_start_again(lives, check, tmp_path
     stopped = lives.run(*command, cwd=tmp_path, stop_at=("recipe.toml", 1), before=True, by=signal.SIGINT)
     assert stopped.code == 1 and "Stopped before anything was asked. Run the same command again" in stopped.err
     resumed = lives.run("train", "--resume", "--out", "run", cwd=tmp_path)
-    assert resumed.code == 1 and "it has no run.json" in resumed.err and "start it again as before" in resumed.err
+    assert resumed.code == 1 and "it has no run.json" in resumed.err and "is started again as before" in resumed.err
     assert lives.run(*command, cwd=tmp_path).code == 0
     check(tmp_path / "run")
 

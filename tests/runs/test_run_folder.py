@@ -72,7 +72,11 @@ def test_a_run_exists_once_its_facts_are_written(tmp_path, monkeypatch):
 
 
 def test_two_runs_never_share_a_name(tmp_path):
-    first, second = (RunFolder(tmp_path).create(RECIPE, {})["name"] for _ in range(2))
+    first = RunFolder(tmp_path).create(RECIPE, {})["name"]
+    with pytest.raises(InvalidArgument, match="another run has just begun"):
+        RunFolder(tmp_path).create(RECIPE, {})
+    RunFolder(tmp_path).facts_file.unlink()
+    second = RunFolder(tmp_path).create(RECIPE, {})["name"]
     assert first != second and folder_named(first) == folder_named(f"{second}: release-1") == tmp_path
 
 

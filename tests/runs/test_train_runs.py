@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_the_certificate_says_which_ledger_was_charged(recipe, finished, tmp_pat
     assert not finished.ledger_file.exists()
     own = runs.train(recipe, tmp_path / "own")
     assert own.certificate()["ledger file"] == str(own.ledger_file)
-    assert "in the run folder, because the data is a public benchmark" in own.certificate()["ledger place"]
+    assert "goes by the name of a public benchmark: it covers this run alone" in own.certificate()["ledger place"]
 
 
 def test_one_stage_without_a_hold_out_is_one_query(recipe, tmp_path, charges):
@@ -103,7 +104,7 @@ def test_spent_labels_are_refused_before_there_is_a_folder(recipe, finished, tmp
 
 
 def test_the_folder_of_the_advice_can_be_pasted(recipe, tmp_path):
-    ldp.create_ledger(tmp_path / "ledger", budget="2", n_rows=200)
+    ldp.create_ledger(tmp_path / "ledger", budget="2", n_rows=1437)
     runs.train(recipe, tmp_path / "it's mine (run 3)", ledger=tmp_path / "ledger")
     with pytest.raises(BudgetExhausted) as refused:
         runs.train(recipe, tmp_path / "new", ledger=tmp_path / "ledger")
@@ -126,14 +127,14 @@ def test_a_ledger_with_room_for_two_runs_takes_two(recipe, tmp_path, charges):
 
 
 def test_a_ledger_that_is_not_there_is_asked_for(recipe, tmp_path):
-    with pytest.raises(InvalidArgument, match=r"labeldp vault create --ledger .*none --budget 2 --rows 200"):
+    with pytest.raises(InvalidArgument, match=r"labeldp vault create --ledger .*none --budget 2 --rows 1437"):
         runs.train(recipe, tmp_path / "new", ledger=tmp_path / "none")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_ledger_of_other_rows_is_refused(recipe, tmp_path):
     ldp.create_ledger(tmp_path / "ledger", budget="2", n_rows=300)
-    with pytest.raises(LedgerError, match="for 300 rows, but the dataset has 200"):
+    with pytest.raises(LedgerError, match="for 300 rows, but the dataset has 1437"):
         runs.train(recipe, tmp_path / "new", ledger=tmp_path / "ledger")
     assert not (tmp_path / "new").exists()
 
@@ -163,8 +164,8 @@ DOOMED = [
     ({"release.hold_out": 1.0}, "hold_out must lie in [0, 1)"),
     ({"release.hold_out": 0.999}, "200 rows are too few"),
     ({"release.split": [0.5, 0.6]}, "split must be 2 positive shares"),
-    ({"rows": 0}, "n_rows must be between 1 and 1437"),
-    ({"rows": 10**6}, "n_rows must be between 1 and 1437"),
+    ({"rows": 0}, "rows must be between 1 and 1437"),
+    ({"rows": 10**6}, "rows must be between 1 and 1437"),
     ({"seed": -1}, "seed must be"),
 ]
 
@@ -178,7 +179,7 @@ def test_what_cannot_be_trained_leaves_no_folder(recipe, tmp_path, changes, word
 
 def test_a_ledger_left_by_a_run_that_never_began_is_used(recipe, tmp_path, charges):
     (tmp_path / "run").mkdir()
-    made = ldp.create_ledger(tmp_path / "run" / "ledger", budget="2", n_rows=200)
+    made = ldp.create_ledger(tmp_path / "run" / "ledger", budget="2", n_rows=1437)
     run = runs.train(recipe, tmp_path / "run")
     assert ldp.Ledger(run.ledger_file).id == made.id and len(charges(run.ledger_file)) == 3
 
@@ -233,3 +234,43 @@ def test_done_tells_the_time_of_all_epochs(finished):
     records = finished.records()
     assert records[-1]["seconds"] == pytest.approx(sum(r["seconds"] for r in records if r["kind"] == "epoch"))
     assert json.loads(finished.metrics_file.read_text().splitlines()[-1]) == records[-1]
+
+
+# ---------------------------------------------------------------- a release and the certificate that speaks of it
+
+
+def test_a_folder_with_releases_and_no_run_is_not_begun_in(recipe, finished, tmp_path):
+    shutil.copytree(finished.path, tmp_path / "copy")
+    RunFolder(tmp_path / "copy").facts_file.unlink()
+    with pytest.raises(InvalidArgument, match="releases of a run that is not there any more"):
+        runs.train(recipe, tmp_path / "copy")
+
+
+def test_training_again_needs_a_certificate_of_the_very_releases(recipe, finished, tmp_path):
+    """Entry numbers repeat from ledger to ledger; a ledger's id does not."""
+    other = runs.train(recipe, tmp_path / "other")
+    shutil.copytree(finished.path, tmp_path / "mixed")
+    for ending in ("json", "npz"):
+        shutil.copyfile(other.path / f"release-1.{ending}", tmp_path / "mixed" / f"release-1.{ending}")
+    with pytest.raises(InvalidArgument, match="a release that its certificate does not know"):
+        runs.train_again(recipe, tmp_path / "mixed", tmp_path / "again")
+    with pytest.raises(InvalidArgument, match="not this vault's answer"):
+        runs.train(recipe, tmp_path / "mixed")
+    runs.train_again(recipe, finished.path, tmp_path / "good")
+    unprotected = datasets.load("digits").unprotected(rows=other.releases()[0].rows)
+    unprotected.save(tmp_path / "good" / "release-1")
+    with pytest.raises(InvalidArgument, match="a release that its certificate does not know"):
+        runs.train_again(recipe, finished.path, tmp_path / "good")
+
+
+def test_the_first_rows_are_charged_to_the_ledger_of_all(recipe, tmp_path):
+    """Two runs on the first rows, under one owner's ledger, spend on the same labels."""
+    made = ldp.create_ledger(tmp_path / "ledger", budget="2", n_rows=1437)
+    runs.train(recipe, tmp_path / "first", ledger=made.path)
+    with pytest.raises(BudgetExhausted, match="epsilon 0 is left"):
+        runs.train(recipe.changed({"rows": 100}), tmp_path / "second", ledger=made.path)
+
+
+def test_two_processes_never_train_in_one_folder(recipe, finished):
+    with finished.locked(), pytest.raises(InvalidArgument, match="another process is training"):
+        runs.train(recipe, finished.path)

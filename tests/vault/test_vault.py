@@ -325,3 +325,14 @@ def test_an_interrupted_query_dealt_otherwise_is_charged_for_what_it_then_reveal
     revealing = release.rows[release.groups.sizes > 1]
     entry = next(e for e in vault._ledger.entries() if e.number == release.receipt.ledger["entry"])
     assert set(revealing.tolist()) <= set(entry.runs.rows().tolist())
+
+
+def test_a_vault_recognises_what_its_ledger_handed_over_and_nothing_else(tmp_path):
+    vault = ldp.LabelVault([0, 1, 1, 0], classes=2, budget="2")
+    release = vault.release(ldp.RandomizedResponse("1"))
+    release.save(tmp_path / "release")
+    assert vault.recognises(release) and vault.recognises(ldp.Release.load(tmp_path / "release"))
+    other = ldp.LabelVault([0, 1, 1, 0], classes=2, budget="2")
+    twin = other.release(ldp.RandomizedResponse("1"))
+    assert not other.recognises(release) and not vault.recognises(twin)
+    assert not vault.recognises(ldp.LabelVault.unprotected([0, 1, 1, 0], classes=2))

@@ -146,7 +146,7 @@ def _accuracy(digits: Dataset, model: Any) -> float:
 
 def _table(rows: list[Record]) -> Table:
     """Return one line per method, one column per epsilon, mean and spread over draws."""
-    table = Table(title="Right on the test digits", box=SIMPLE_HEAD)
+    table = Table(title="Right on the test digits (mean ± standard deviation over draws)", box=SIMPLE_HEAD)
     table.add_column("")
     found = {(row["method"], row["epsilon"]): row["values"] for row in rows}
     for epsilon in (*EPSILONS, "inf"):

@@ -92,15 +92,13 @@ def train(
         facts = folder.facts()
         with _usage():
             recipe, source = folder.recipe().changed(changes), Path(facts["from"]) if "from" in facts else None
-            if recipe != folder.recipe() and not _is_worker():
-                folder.train_otherwise(recipe)
         threads = threads or facts["threads"]
         devices = devices or facts["processes"]
         data_dir = data_dir or _path(facts["data_dir"])
     else:
         if source and ledger:
             raise click.UsageError("--from asks nothing and charges no ledger: leave --ledger out.")
-        if folder.exists and not _is_worker():
+        if folder.exists and not _is_worker(devices or 1):
             raise BudgetExhausted(
                 f"{out} holds a run already. To go on with it: {_resume(out)}. To train again on what it released, at no cost: "
                 f"labeldp train --from {shlex.quote(str(out))} --out NEW"
@@ -120,8 +118,9 @@ def train(
         "watch": progress,
         "fabric": fabric,
         "command": shlex.join(["labeldp", *sys.argv[1:]]),
+        "otherwise": resume,
     }
-    with _one_voice(), _resumable(folder), progress or contextlib.nullcontext():
+    with _one_voice(fabric), _resumable(folder), progress or contextlib.nullcontext():
         if source is not None:
             training.train_again(recipe, source, out, **how)
         else:
@@ -178,18 +177,18 @@ def _launched(accelerator: str, devices: int) -> Fabric:
     return fabric
 
 
-def _is_worker() -> bool:
-    """Tell whether Fabric started this process beside the first one."""
-    return int(os.environ.get("LOCAL_RANK", "0")) > 0
+def _is_worker(devices: int) -> bool:
+    """Tell whether Fabric started this process beside the first one; with one device it starts none, in any cluster."""
+    return devices > 1 and int(os.environ.get("LOCAL_RANK", "0")) > 0
 
 
 @contextlib.contextmanager
-def _one_voice() -> Iterator[None]:
+def _one_voice(fabric: Fabric) -> Iterator[None]:
     """Let the first process alone say what went wrong on all of them, and end with its own exit code."""
     try:
         yield
     except (LabelDPError, click.ClickException):
-        if _is_worker():
+        if not fabric.is_global_zero:
             sys.exit(0)  # at another code Fabric would kill the first process, perhaps before it has spoken
         raise
 

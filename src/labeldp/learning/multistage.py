@@ -6,6 +6,7 @@ The paper prints M^(t) where its proof uses M^(t-1), which is what is done here:
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,14 +121,20 @@ class MultiStage:
 
         def ask(stage: str, how: LocalMechanism, asked: Rows, priors: Callable[[], Any], source: Any) -> Release:
             def answer() -> Release:
-                given = files.priors(stage, priors)
+                given = files.priors(stage, priors, about=self._about_priors())
                 named = None if name is None else f"{name}: {stage}"
                 return vault.release(how, asked, priors=given, source=source, name=named)
 
-            release = first.ask_once(lambda: files.release(stage, answer))
-            if not is_answer(release, how, asked, classes):
-                raise InvalidArgument(f"the {stage} in {folder} is not of this run: use another folder.")
-            return release
+            def ours() -> Release:
+                release = files.release(stage, answer)
+                if not is_answer(release, how, asked, classes) or not vault.recognises(release):
+                    raise InvalidArgument(
+                        f"the {stage} in {folder} is not this vault's answer to this question: use another folder, or "
+                        "train on it with refit, which asks nothing."
+                    )
+                return release
+
+            return first.ask_once(ours)
 
         self.hold_out_ = None
         if len(parts.hold_out):
@@ -155,6 +162,8 @@ class MultiStage:
             raise InvalidArgument(f"releases must be one per stage ({self.stages}), got {len(releases)}.")
         if hold_out is not None:
             check_hold_out(hold_out)
+            if any(np.isin(hold_out.rows, release.rows).any() for release in releases):
+                raise InvalidArgument("the hold-out's rows must be in none of the releases that are trained on.")
         learners = self._learners()
         for learner, release in zip(learners, releases, strict=True):
             learner.check(X, len(release.classes))
@@ -193,6 +202,10 @@ class MultiStage:
     def _external(self, rows: Rows) -> Probabilities:
         given = self.prior(rows) if callable(self.prior) else np.asarray(self.prior)[rows]
         return checks.probabilities(given, len(rows), np.shape(given)[-1])
+
+    def _about_priors(self) -> str:
+        """Return what the priors on disk must have been made with to be used again."""
+        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, self.prior_source])
 
     def _source(self, previous: Learner | None) -> Any:
         """Say where the prior came from: the releases behind the model, or the caller's statement."""
@@ -257,6 +270,7 @@ class MultiStage:
             "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
             "mean_groups": float(release.sizes.mean()),
             "filtered": filtered if k is not None else None,
+            "private": release.private,
         }
 
     # ---- checks ------------------------------------------------------------------------------------------------------
@@ -295,6 +309,8 @@ class MultiStage:
                 "Train on the likelihood, or use a mechanism that reports single labels."
             )
         self._check_prior(use, n_rows, n_classes)
+        if self.prior_source is not None:
+            checks.text(prior_source=self.prior_source, at_most=5_000)
         return use
 
     def _check_prior(self, rows: Rows, n_rows: int, n_classes: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labeldp.errors import InvalidArgument
 from labeldp.vault import Release
 
 
@@ -33,7 +34,7 @@ class StageFiles:
         self._priors_file(stage).unlink(missing_ok=True)
         return release
 
-    def priors(self, stage: str, compute: Callable[[], Any]) -> Any:
+    def priors(self, stage: str, compute: Callable[[], Any], *, about: str) -> Any:
         """Return the stage's priors, fixed on disk before the first time they are used.
 
         A run that is killed after the vault has answered must ask the very same again, and a model's last bits may depend on
@@ -43,12 +44,18 @@ class StageFiles:
             return compute()
         file = self._priors_file(stage)
         if file.exists():
-            return np.load(file, allow_pickle=False)
+            with np.load(file, allow_pickle=False) as stored:
+                if str(stored["about"]) != about:
+                    raise InvalidArgument(
+                        f"{file} holds priors that were made in another way and may have been asked with: go on with their "
+                        "temperature and prior, or use another folder."
+                    )
+                return stored["priors"]
         priors = compute()
         if priors is not None:
             fresh = file.with_suffix(".new")
             with fresh.open("wb") as out:
-                np.save(out, priors, allow_pickle=False)
+                np.savez(out, allow_pickle=False, priors=priors, about=np.array(about))
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(fresh, file)
@@ -59,4 +66,4 @@ class StageFiles:
 
     def _priors_file(self, stage: str) -> Path:
         assert self.folder is not None
-        return self.folder / f"{stage}.priors.npy"
+        return self.folder / f"{stage}.priors.npz"

@@ -34,6 +34,7 @@ class Stage:
     rows: int | None
     charged: int | None
     mechanism: str
+    private: bool
     candidates: dict[int, int]
     filtered: Filtered | None
 
@@ -119,11 +120,14 @@ class Run:
                         tests[test.stage] = test
                 case "done":
                     done = _complete(where, record, _done)
+        certificate = _certificate(folder / "certificate.json")
+        if certificate is not None and not all(stage.private for stage in stages.values()):
+            certificate |= {"private": False, "stamp": "NOT PRIVATE: a model was trained on what protects nothing."}
         return cls(
             folder=folder.resolve().name,
             recipe_text=recipe_text,
             recipe=_toml(recipe_text),
-            certificate=_certificate(folder / "certificate.json"),
+            certificate=certificate,
             stages=[stages[key] for key in sorted(stages)],
             epochs=[epochs[key] for key in sorted(epochs)],
             tests=[tests[key] for key in sorted(tests)],
@@ -188,6 +192,7 @@ def _stage(record: Record) -> Stage:
         rows=_optional(int, record.get("rows")),
         charged=_optional(int, record.get("charged")),
         mechanism=str(record.get("mechanism", "not stated")),
+        private=record.get("private") is not False,
         candidates={int(k): int(rows) for k, rows in (record.get("groups") or {}).items()},
         filtered=filtered and Filtered(int(filtered["rows"]), int(filtered["kept"]), _optional(int, filtered.get("k"))),
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +40,24 @@ class RunFolder:
 
     def create(self, recipe: Recipe, facts: Record) -> Record:
         """Make the folder of a new run and return its facts. `run.json` is written last: with it the run exists."""
+        if self.exists:
+            raise InvalidArgument(f"another run has just begun in {self.path}: choose another folder.")
         self.path.mkdir(parents=True, exist_ok=True)
         number = secrets.token_hex(8)
         facts = {"id": number, "name": _name(self.path, number), **facts}
         write_whole(self.recipe_file, recipe.toml())
         write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")
         return facts
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in the folder."""
+        with self.facts_file.open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidArgument(f"another process is training in {self.path}: wait until it is done.") from None
+            yield
 
     def train_otherwise(self, recipe: Recipe) -> None:
         """Take another model or [training]: what was released stays, what was trained on it is done again."""
@@ -99,8 +114,8 @@ class RunFolder:
     def _must_exist(self) -> None:
         if not self.exists:
             raise InvalidArgument(
-                f"{self.path} is not a run folder: it has no run.json. A run that was stopped before it had one has asked "
-                "nothing: start it again as before."
+                f"{self.path} is not a run folder: it has no run.json. A run that was stopped before it had one is "
+                "started again as before."
             )
 
 

@@ -8,11 +8,13 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from numpy.typing import NDArray
 
 import labeldp
 from labeldp import checks, datasets
@@ -24,11 +26,14 @@ from labeldp.runs.recipe import Recipe
 from labeldp.torch import Augmentation, TorchLearner, models
 from labeldp.torch.losses import TrainingSet
 from labeldp.torch.processes import on_first_process
-from labeldp.vault import LabelVault
+from labeldp.vault import LabelVault, Release
 
 Watch = Callable[[Record], None]
 
-OWN_LEDGER = "in the run folder, because the data is a public benchmark: it covers this run alone"
+OWN_LEDGER = (
+    "in the run folder, because the data goes by the name of a public benchmark: it covers this run alone. Labels that are not "
+    "public need a ledger of their owner's"
+)
 
 
 def train(
@@ -40,6 +45,7 @@ def train(
     watch: Watch | None = None,
     fabric: Fabric | None = None,
     command: str | None = None,
+    otherwise: bool = False,
 ) -> RunFolder:
     """Run a recipe in a folder, or go on with the run that is there.
 
@@ -47,27 +53,32 @@ def train(
     -------
     Every label is charged at most the recipe's epsilon, to `ledger`, or to a new one in the run folder. A stage whose release
     is in the folder is read back; only the first process holds labels. `command`, for the report, is public.
+    With `otherwise` a run that is there may get another model or [training]: it is trained anew on what it released.
     """
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     folder = RunFolder(out)
     data = _load(recipe, data_dir, sealed=fabric.is_global_zero)
     multistage = stages_of(recipe, data, fabric)
-    multistage.check(data.X, np.ones(data.n_rows, dtype=np.bool_), len(data.classes), recipe.epsilon)
+    used = _used(recipe, data)
+    multistage.check(data.X, np.ones(data.n_rows, dtype=np.bool_), len(data.classes), recipe.epsilon, rows=used)
     facts = _facts(data, data_dir, fabric) | {"command": command}
-    facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger, facts))
-    vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
-    data = data.only_public()
-    multistage.fit(
-        data.X,
-        vault,  # type: ignore[arg-type]  # None on other processes, which never ask
-        recipe.epsilon,
-        name=facts["name"],
-        folder=folder.path,
-        watch=_journal(folder, watch, vault, facts) if vault is not None else None,
-        test=tested_on(data),
-    )
-    if vault is not None:
-        _finish(folder, multistage, vault.certificate() | _ledger_words(facts))
+    facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger, facts, otherwise))
+    with folder.locked() if fabric.is_global_zero else nullcontext():
+        vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
+        data = data.only_public()
+        multistage.fit(
+            data.X,
+            vault,  # type: ignore[arg-type]  # None on other processes, which never ask
+            recipe.epsilon,
+            rows=used,
+            name=facts["name"],
+            folder=folder.path,
+            watch=_journal(folder, watch, vault, facts) if vault is not None else None,
+            test=tested_on(data),
+        )
+        if vault is not None:
+            _finish(folder, multistage, vault.certificate() | _ledger_words(facts))
+            vault.close()
     return folder
 
 
@@ -80,6 +91,7 @@ def train_again(
     watch: Watch | None = None,
     fabric: Fabric | None = None,
     command: str | None = None,
+    otherwise: bool = False,
 ) -> RunFolder:
     """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
@@ -92,18 +104,21 @@ def train_again(
     data = _load(recipe, data_dir, sealed=False)
     multistage = stages_of(recipe, data, fabric)
     facts = _facts(data, data_dir, fabric) | {"command": command}
-    facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, data, earlier, facts, multistage))
+    for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
+        learner.check(data.X, len(data.classes))
+    facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, earlier, facts, otherwise))
     first = fabric.is_global_zero
-    multistage.refit(
-        data.X,
-        folder.releases(),
-        hold_out=folder.hold_out(),
-        folder=folder.path,
-        watch=_journal(folder, watch, None, facts) if first else None,
-        test=tested_on(data),
-    )
-    if first:
-        _finish(folder, multistage, folder.certificate())
+    with folder.locked() if first else nullcontext():
+        multistage.refit(
+            data.X,
+            folder.releases(),
+            hold_out=folder.hold_out(),
+            folder=folder.path,
+            watch=_journal(folder, watch, None, facts) if first else None,
+            test=tested_on(data),
+        )
+        if first:
+            _finish(folder, multistage, folder.certificate())
     return folder
 
 
@@ -166,19 +181,36 @@ def _load(recipe: Recipe, data_dir: Path | None, *, sealed: bool) -> datasets.Da
     checks.one_of(models.names(), model=recipe.model)
     data = datasets.load(recipe.data, data_dir=data_dir)
     if recipe.rows is not None:
-        data = data.subset(recipe.rows)
+        checks.integer(rows=recipe.rows, at_least=1, at_most=data.n_rows)
     return data if sealed else data.only_public()
 
 
-def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Path | None, new_facts: Record) -> Record:
+def _used(recipe: Recipe, data: datasets.Dataset) -> NDArray[np.int64]:
+    """Return the rows that a recipe uses: the first so many of a dataset whose ledger knows them all."""
+    return np.arange(data.n_rows if recipe.rows is None else recipe.rows)
+
+
+def _begun(
+    folder: RunFolder,
+    recipe: Recipe,
+    data: datasets.Dataset,
+    ledger: Path | None,
+    new_facts: Record,
+    otherwise: bool,
+) -> Record:
     """Return the facts of the run in the folder, which is made if it is new."""
     if folder.exists:
-        facts = _same_run(folder, recipe)
+        facts = _same_run(folder, recipe, otherwise)
         if facts["own_ledger"]:
             facts["ledger"] = str(folder.ledger_file.absolute())  # wherever the folder has been moved to
         if ledger is not None and ledger.absolute() != Path(facts["ledger"]):
             raise InvalidArgument(f"the run in {folder.path} charges {facts['ledger']}: it cannot change its ledger.")
         return facts
+    if any(folder.path.glob("release-*")):
+        raise InvalidArgument(
+            f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "
+            "know: choose another folder."
+        )
     if ledger is None:
         folder.path.mkdir(parents=True, exist_ok=True)
         if not folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
@@ -190,9 +222,10 @@ def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Pa
         )
     place = (folder.ledger_file if ledger is None else ledger).absolute()
     with data.vault(ledger=place) as vault:
-        if not vault.remaining() >= Guarantee.of(recipe.epsilon, name="epsilon"):
+        left = vault.remaining(_used(recipe, data))
+        if not left >= Guarantee.of(recipe.epsilon, name="epsilon"):
             raise BudgetExhausted(
-                f"this run needs epsilon {recipe.epsilon} for every label, and {vault.remaining()} is left in {place}. "
+                f"this run needs epsilon {recipe.epsilon} for every label, and {left} is left in {place}. "
                 + from_advice(place)
             )
     return folder.create(recipe, new_facts | {"ledger": str(place), "own_ledger": ledger is None})
@@ -201,21 +234,16 @@ def _begun(folder: RunFolder, recipe: Recipe, data: datasets.Dataset, ledger: Pa
 def _begun_again(
     folder: RunFolder,
     recipe: Recipe,
-    data: datasets.Dataset,
     earlier: RunFolder,
     new_facts: Record,
-    multistage: MultiStage,
+    otherwise: bool,
 ) -> Record:
     if folder.exists:
-        return _same_run(folder, recipe)
+        held = folder.hold_out()
+        _check_certified(folder, [*folder.releases(), *([] if held is None else [held])])
+        return _same_run(folder, recipe, otherwise)
     releases, hold_out = earlier.releases(), earlier.hold_out()  # all there, and whole
-    certified = {query["entry"] for query in earlier.certificate()["queries"]}
-    if not certified >= {release.receipt.ledger["entry"] for release in (*releases, hold_out) if release is not None}:
-        raise InvalidArgument(
-            f"{earlier.path} was stopped before its last release was certified: resume that run first."
-        )
-    for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
-        learner.check(data.X, len(data.classes))
+    _check_certified(earlier, [*releases, *([] if hold_out is None else [hold_out])])
     TrainingSet.of(releases, recipe.training.loss)  # raises where the loss cannot read them
     folder.path.mkdir(parents=True, exist_ok=True)
     for file in sorted(earlier.path.glob("release-*.npz")):
@@ -227,9 +255,23 @@ def _begun_again(
     return folder.create(recipe, new_facts | ledger | {"from": str(earlier.path)})
 
 
-def _same_run(folder: RunFolder, recipe: Recipe) -> Record:
-    """Return the facts of the run that is there, which must be of this recipe."""
-    if folder.recipe() != recipe:
+def _check_certified(folder: RunFolder, releases: list[Release]) -> None:
+    """Raise unless a folder's certificate speaks of these very releases."""
+    certificate = folder.certificate()
+    known = {(certificate["ledger"]["id"], query["entry"], query["private"]) for query in certificate["queries"]}
+    told = {(each.receipt.ledger["id"], each.receipt.ledger["entry"], each.private) for each in releases}
+    if not known >= told:
+        raise InvalidArgument(
+            f"{folder.path} holds a release that its certificate does not know: it was stopped before that was certified "
+            "(resume that run first), or the file is of another run."
+        )
+
+
+def _same_run(folder: RunFolder, recipe: Recipe, otherwise: bool) -> Record:
+    """Return the facts of the run that is there, which must be of this recipe, or may be trained otherwise."""
+    if folder.recipe() != recipe and otherwise:
+        folder.train_otherwise(recipe)
+    elif folder.recipe() != recipe:
         raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
     return folder.facts()
 

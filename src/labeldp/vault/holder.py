@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from labeldp.budget import Guarantee
 from labeldp.mechanisms.local import LocalMechanism
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
+from labeldp.vault.files import Stored
 from labeldp.vault.release import Release
 from labeldp.vault.vault import Source
 
@@ -70,5 +71,7 @@ class LabelHolder(Protocol):
     def spent(self, rows: Any = None) -> Guarantee: ...
 
     def remaining(self, rows: Any = None) -> Guarantee: ...
+
+    def recognises(self, release: Stored) -> bool: ...
 
     def certificate(self) -> dict[str, Any]: ...

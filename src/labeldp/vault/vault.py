@@ -410,6 +410,14 @@ class LabelVault:
             max(0, budget.epsilon_units - spent.epsilon_units), max(0, budget.delta_units - spent.delta_units)
         )
 
+    def recognises(self, release: Stored) -> bool:
+        """Return whether a release, which may come from a file, is one that this vault's ledger has charged and handed over."""
+        try:
+            self._ledger.verify(release.receipt.to_json())
+        except LabelDPError:
+            return False
+        return release.private or not self._bits.private
+
     def certificate(self) -> dict[str, Any]:
         """Return, as JSON values, everything that this vault's ledger has released and promises."""
         return certificate(self._ledger, self._people)
