@@ -85,9 +85,10 @@ np.save(out / f"plain-{rank}.npy", multi.predict_proba(X))
 
 # 2: both end with one and the same model, and both go on from the same checkpoints
 counts = []
+holder = vault()
 for attempt in (1, 2):
     records = []
-    multi = with_statistics().fit(X, vault(), "2", folder=out / "statistics", watch=records.append)
+    multi = with_statistics().fit(X, holder, "2", folder=out / "statistics", watch=records.append)
     counts.append([record["filtered"] for record in records if record["kind"] == "stage"])
     np.save(out / f"statistics-{attempt}-{rank}.npy", multi.predict_proba(X))
 (out / f"facts-{rank}.json").write_text(json.dumps(counts))
