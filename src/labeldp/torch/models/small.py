@@ -1,8 +1,8 @@
 """Small networks, meant for CPUs.
 
-`small-conv` was chosen among a handful by validation accuracy per second of two cores, on MNIST's training rows. What paid: a
-large stem kernel, which is cheap on one channel (6×6 with stride 2 is a 3×3 on 2×2 pixels stacked as channels); halving the size
-early, where activations are wide; residual layers at 7×7 and 4×4, where depth is cheap.
+`small-conv` was chosen among a handful by validation accuracy per second of two cores, on MNIST's training rows. What paid:
+a large stem kernel, which is cheap on one channel (6×6 with stride 2 is a 3×3 on 2×2 pixels stacked as channels); halving the
+size early, where activations are wide; residual layers at 7×7 and 4×4, where depth is cheap.
 """
 
 from __future__ import annotations
