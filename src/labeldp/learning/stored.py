@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from labeldp.errors import InvalidArgument
 from labeldp.vault import Release
+from labeldp.vault.files import renamed_when_whole
 
 
 class StageFiles:
@@ -53,12 +53,8 @@ class StageFiles:
                 return stored["priors"]
         priors = compute()
         if priors is not None:
-            fresh = file.with_suffix(".new")
-            with fresh.open("wb") as out:
+            with renamed_when_whole(file) as out:
                 np.savez(out, allow_pickle=False, priors=priors, about=np.array(about))
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(fresh, file)
         return priors
 
     def checkpoint(self, number: int) -> Path | None:

@@ -14,6 +14,7 @@ from typing import Any
 from labeldp.errors import InvalidArgument
 from labeldp.runs.recipe import Recipe
 from labeldp.vault import Release
+from labeldp.vault.files import renamed_when_whole
 
 Record = dict[str, Any]
 
@@ -137,9 +138,5 @@ def _key(record: Record) -> tuple[Any, ...]:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file that is whole or not there at all."""
-    fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    with renamed_when_whole(path) as file:
+        file.write(text.encode())

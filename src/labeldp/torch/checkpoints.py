@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,12 @@ import torch
 from torch import Tensor
 
 from labeldp.errors import InvalidArgument
+from labeldp.vault.files import renamed_when_whole
 
 
 def write(path: Path, state: dict[str, Any]) -> None:
-    fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as file:
+    with renamed_when_whole(path) as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
 
 
 def read(path: Path | None, fingerprint: str) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
 from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
+from labeldp.vault.files import renamed_when_whole
 
 T = TypeVar("T")
 
@@ -276,16 +277,12 @@ class TorchLearner:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's weights as safetensors."""
-        fresh = Path(path).with_name(f"{Path(path).name}.new")
         state = self._fitted().state_dict()
         weights = {  # clones, because tied weights share memory, which the format does not allow
             name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()
         }
-        with fresh.open("wb") as file:
+        with renamed_when_whole(Path(path)) as file:
             file.write(to_bytes(weights))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Read weights that `save` wrote, of a module with the same layers."""

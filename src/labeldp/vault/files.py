@@ -61,17 +61,17 @@ def write_release(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, NDA
     Each is written under another name, synced and renamed: the `.json` appears last, and only if both are whole.
     """
     data, text = (path.with_name(path.name + ending) for ending in (".npz", ".json"))
-    with _renamed_when_whole(data) as file:
+    with renamed_when_whole(data) as file:
         np.savez(file, allow_pickle=False, **arrays)
     written = json.dumps({"format": FORMAT, "arrays": file_digest(data), **facts}, indent=1).encode()
-    with _renamed_when_whole(text) as file:
+    with renamed_when_whole(text) as file:
         file.write(written)
     sync_folder(path.parent)
     return hashlib.sha256(written).hexdigest()
 
 
 @contextmanager
-def _renamed_when_whole(path: Path) -> Iterator[BinaryIO]:
+def renamed_when_whole(path: Path) -> Iterator[BinaryIO]:
     """Yield a file that gets its name once it is written and synced, and vanishes if that fails."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
