@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
+from labeldp.learning.evidence import check_rows
 from labeldp.learning.learner import Examples, Watch
 from labeldp.torch import checkpoints
 from labeldp.torch.augmentation import Augmentation
@@ -135,12 +136,9 @@ class TorchLearner:
         watch: Watch | None = None,
     ) -> Self:
         """Train on one or more releases; see `Learner.fit`."""
-        data = TrainingSet.of(list(releases) if isinstance(releases, Sequence) else [releases], self.loss)
+        data = TrainingSet.of(releases, self.loss)
         self.check(X, data.n_classes)
-        if data.rows.max(initial=0) >= len(X):
-            raise InvalidArgument(
-                f"X must have one row per row of the vault; it has {len(X)}, too few for the releases."
-            )
+        check_rows(data.rows, len(X))
         batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)
         module = copy.deepcopy(self.module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if start is not None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from labeldp.errors import InvalidArgument
+from labeldp.learning import evidence
 from labeldp.learning.learner import Examples, Filtered
 from labeldp.vault import HistogramRelease, Release
 
@@ -58,37 +57,29 @@ class TrainingSet:
         return len(self.rows)
 
     @classmethod
-    def of(cls, releases: Sequence[Examples], loss: str) -> TrainingSet:
-        if not releases or not all(isinstance(each, Examples) for each in releases):
-            raise InvalidArgument("releases must be one or more releases of a vault; a learner takes no labels.")
-        if len({_classes(each) for each in releases}) > 1:
-            raise InvalidArgument("releases must all have the same classes.")
-        histograms = [each for each in releases if isinstance(each, HistogramRelease)]
-        local = [each for each in releases if not isinstance(each, HistogramRelease)]
+    def of(cls, releases: Examples | Sequence[Examples], loss: str) -> TrainingSet:
+        given = evidence.checked(releases)
+        histograms = [each for each in given if isinstance(each, HistogramRelease)]
+        local = [each for each in given if not isinstance(each, HistogramRelease)]
         if loss == "likelihood":
-            return _of_likelihoods(_unfiltered(local), histograms)
+            return _of_likelihoods(local, histograms)
         return _of_labels(local, histograms, debiased=loss == "debiased")
 
 
 def _of_labels(local: list[Release | Filtered], histograms: list[HistogramRelease], *, debiased: bool) -> TrainingSet:
-    rows = [_release(each).rows[_kept(each)] for each in local] + [each.rows for each in histograms]
     if not debiased and not histograms:
-        labels = [_release(each).label_numbers[_kept(each)] for each in local]
-        targets = torch.from_numpy(np.concatenate(labels))
-        return TrainingSet(np.concatenate(rows), targets, on_labels, len(_classes(local[0])))
+        noted, labels = evidence.noisy_labels(local)
+        return TrainingSet(noted, torch.from_numpy(labels), on_labels, len(evidence.classes_of(local[0])))
+    rows = [_release(each).rows[_kept(each)] for each in local] + [each.rows for each in histograms]
     weights = [_weights(each, debiased) for each in local] + [_shares(each) for each in histograms]
     targets = _tensor(np.concatenate(weights))
     return TrainingSet(np.concatenate(rows), targets, on_weights, targets.shape[1])
 
 
-def _of_likelihoods(local: list[Release], histograms: list[HistogramRelease]) -> TrainingSet:
-    """Add the log likelihoods of reports on the same row: they were drawn independently."""
+def _of_likelihoods(local: list[Release | Filtered], histograms: list[HistogramRelease]) -> TrainingSet:
     rows, logs = np.empty(0, dtype=np.int64), np.empty((0, 0))
     if local:
-        rows, place = np.unique(np.concatenate([each.rows for each in local]), return_inverse=True)
-        logs = np.zeros((len(rows), len(local[0].classes)))
-        with np.errstate(divide="ignore"):  # true labels, the baseline, have likelihood 0 elsewhere
-            np.add.at(logs, place, np.concatenate([np.log(each.likelihood()) for each in local]))
+        rows, logs = evidence.log_likelihoods(local)
     if not histograms:
         return TrainingSet(rows, _tensor(logs), on_likelihood, logs.shape[1])
     shares = np.concatenate([_shares(each) for each in histograms])
@@ -97,18 +88,6 @@ def _of_likelihoods(local: list[Release], histograms: list[HistogramRelease]) ->
     ]
     rows = np.concatenate([rows, *(each.rows for each in histograms)])
     return TrainingSet(rows, _tensor(np.concatenate(tables)), on_likelihood_or_shares, shares.shape[1])
-
-
-def _unfiltered(local: list[Release | Filtered]) -> list[Release]:
-    if any(isinstance(each, Filtered) for each in local):
-        raise InvalidArgument(
-            "rows were dropped by looking at their reports, which biases the likelihood: train on all, or on noisy labels."
-        )
-    return [each for each in local if isinstance(each, Release)]
-
-
-def _classes(each: Examples) -> tuple[Any, ...]:
-    return each.release.classes if isinstance(each, Filtered) else each.classes
 
 
 def _release(each: Release | Filtered) -> Release:
