@@ -20,7 +20,7 @@ ROOMS = {
     "metrics": {"vault"},
     "learning": {"vault", "mechanisms", "metrics", "budget"},
     "torch": {"learning", "vault"},
-    "datasets": {"vault"},
+    "datasets": {"vault", "bulk"},
     "report": set(),
     "runs": {"datasets", "torch", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
 }
@@ -37,7 +37,7 @@ FOREIGN = {
     "metrics": {"numpy"},
     "learning": {"numpy"},
     "torch": {"numpy", "torch", "lightning_fabric", "safetensors"},
-    "datasets": {"numpy", "sklearn"},
+    "datasets": {"numpy", "sklearn", "statsmodels", "pandas"},
     "report": {"numpy", "matplotlib"},
     "runs": {"numpy", "torch", "lightning_fabric"},
     "cli": CORE | {"torch", "lightning_fabric", "pyarrow"},

@@ -8,6 +8,7 @@ from published import cifar_batches, idx_files, write_cifar_10, write_idx
 
 import labeldp as ldp
 from labeldp import datasets
+from labeldp.datasets import surveys
 
 FILES = {
     "mnist": [f"{p}-{k}-ubyte" for p in ("train", "t10k") for k in ("images-idx3", "labels-idx1")],
@@ -108,8 +109,8 @@ def test_an_unknown_name_lists_the_names_and_guesses():
 
 
 def test_the_names_are_these():
-    assert datasets.names() == (*sorted({*FOLDERS, "digits"}),)
-    assert set(datasets.__all__) == {"Dataset", "load", "names"}
+    assert datasets.names() == (*sorted({*FOLDERS, "digits", *surveys.SURVEYS}),)
+    assert set(datasets.__all__) == {"Dataset", "load", "names", "table"}
 
 
 def test_importing_datasets_loads_no_heavy_library():

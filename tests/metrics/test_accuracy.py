@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -10,29 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from noisy_hold_outs import K, every_outcome, one_hot, released, with_reports
+from sklearn.metrics import accuracy_score
 
 import labeldp as ldp
-from labeldp.metrics import Estimate, accuracy, log_likelihood
-
-K = 3
-
-
-def released(labels, epsilon="1", classes=K):
-    return ldp.LabelVault(labels, classes=classes, budget="20").release(ldp.RandomizedResponse(epsilon))
-
-
-def every_outcome(labels, epsilon, classes=K):
-    """Yield each possible release of these labels and its chance."""
-    release = released(labels, epsilon, classes)
-    laws = [release.channel.law(row, int(label)) for row, label in enumerate(labels)]
-    for reports in itertools.product(range(classes), repeat=len(labels)):
-        chance = math.prod(float(law[report]) for law, report in zip(laws, reports, strict=True))
-        yield dataclasses.replace(release, reports=np.array(reports, dtype=release.reports.dtype)), chance
-
-
-def one_hot(predictions, classes=K):
-    return np.eye(classes)[np.asarray(predictions)]
-
+from labeldp.metrics import accuracy, log_likelihood
 
 EPSILONS = st.sampled_from(["0.01", "0.5", "1", "4", "12"])
 
@@ -90,8 +71,38 @@ def test_one_row_has_an_estimate_and_no_error():
     assert np.isfinite(found.value) and np.isnan(found.standard_error) and found.rows == 1
 
 
-def test_an_estimate_reads_as_a_percentage():
-    assert str(Estimate(0.8125, 0.0123, 100)) == "81.2% ± 1.2%"
+def test_without_noise_it_is_scikit_learns():
+    rng = np.random.default_rng(3)
+    release = released(rng.integers(K, size=200), "20")
+    predicted = rng.dirichlet(np.ones(K), size=200)
+    expected = accuracy_score(release.label_numbers, predicted.argmax(axis=1))
+    assert accuracy(release, predicted).value == pytest.approx(expected, abs=1e-7)
+
+
+@given(epsilon=EPSILONS, agree=st.integers(0, 30), confidence=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
+def test_the_interval_is_wilsons_on_the_share_of_reports_that_agree(epsilon, agree, confidence):
+    """Where the estimate can be an accuracy; elsewhere it is the one of the nearest share that can be."""
+    from scipy.stats import binomtest
+
+    release = with_reports(released(np.zeros(30, dtype=int), epsilon), [0] * agree + [1] * (30 - agree))
+    found = accuracy(release, one_hot([0] * 30))
+    p, q = release.likelihood(rows=[0])[0].max(), release.likelihood(rows=[0])[0].min()
+    low, high = found.interval(confidence)
+    if 0 <= found.value <= 1:
+        wilson = binomtest(agree, 30).proportion_ci(confidence, method="wilson")
+        ends = np.clip([(wilson.low - q) / (p - q), (wilson.high - q) / (p - q)], 0, 1)
+        assert (low, high) == pytest.approx(tuple(ends), abs=1e-6)
+    else:
+        assert low == 0 or high == 1
+    assert 0 <= low < high <= 1
+
+
+def test_where_all_reports_agree_the_interval_is_not_a_point():
+    """100 of 100 right: an accuracy of 97 % shows this once in 20 times."""
+    low, high = accuracy(
+        with_reports(released(np.zeros(100, dtype=int), "12"), [0] * 100), one_hot([0] * 100)
+    ).interval()
+    assert high == 1 and 0.95 < low < 0.97
 
 
 def test_the_log_likelihood_is_its_formula_row_by_row():
@@ -154,7 +165,7 @@ def test_only_plain_randomized_response_grades_models(figure):
     "wrong", [np.ones((19, K)) / K, np.ones((20, K + 1)) / 4, np.ones((20, K)), np.full((20, K), np.nan)]
 )
 def test_what_is_graded_is_one_row_of_probabilities_per_row(figure, wrong):
-    with pytest.raises(ldp.InvalidArgument):
+    with pytest.raises(ldp.InvalidArgument, match="probabilities must"):
         figure(released(np.arange(20) % K), wrong)
 
 

@@ -7,22 +7,28 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from labeldp.datasets import cifar, digits, idx, movielens
+from labeldp.datasets import cifar, digits, idx, movielens, surveys
 from labeldp.datasets.dataset import Dataset
 from labeldp.errors import InvalidArgument
 
 Loader = Callable[[str, str | os.PathLike[str] | None], Dataset]
 
 LOADERS: dict[str, Loader] = {
+    "anes96-party": surveys.load,
+    "anes96-vote": surveys.load,
+    "breast-cancer": surveys.load,
     "cifar-10": cifar.load,
     "cifar-100": cifar.load,
     "digits": digits.load,
+    "fair": surveys.load,
     "fashion-mnist": idx.load,
     "kmnist": idx.load,
     "mnist": idx.load,
     "movielens-100k": movielens.load,
     "movielens-1m": movielens.load,
+    "randhie": surveys.load,
 }
+FILES = (".csv", ".parquet")
 
 
 def names() -> tuple[str, ...]:
@@ -41,7 +47,8 @@ def load(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Datase
     ----------
     name : one of `names()`.
     data_dir : the folder that holds the dataset's own folder, such as `mnist/`. It is looked for here first, then in
-        LABELDP_DATA, then in ~/.cache/labeldp. Nothing is ever downloaded; "digits" comes with scikit-learn.
+        LABELDP_DATA, then in ~/.cache/labeldp. Nothing is ever downloaded; "digits" and "breast-cancer" come with
+        scikit-learn, the surveys ("fair", "anes96-vote", "anes96-party", "randhie") with statsmodels.
 
     Privacy
     -------
@@ -65,5 +72,7 @@ def _unknown(name: Any) -> str:
     known = f"name must be one of {', '.join(map(repr, LOADERS))}, got "
     if not isinstance(name, str):
         return f"{known}{type(name).__name__}."
+    if name.lower().endswith(FILES):
+        return f"{known}{name[:80]!r}. A file of your own is read by datasets.table.load, which is told its label and classes."
     close = difflib.get_close_matches(name.lower().replace("_", "-"), LOADERS, n=1, cutoff=0.7)
     return f"{known}{name[:80]!r}." + (f" Did you mean {close[0]!r}?" if close else "")

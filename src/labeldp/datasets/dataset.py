@@ -12,19 +12,30 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.errors import InvalidArgument, InvalidLabels, LabelDPError, VaultClosed
 from labeldp.vault import LabelVault, Release
-from labeldp.vault.labels import NumberedLabels, Unsealed
+from labeldp.vault.labels import UNKNOWN, NumberedLabels, Unsealed
+
+OWN_SPLIT = "the dataset's own public split"
 
 
 class Dataset:
-    """Public features and sealed training labels, with a public test split. Made by `labeldp.datasets.load`.
+    """Public features and sealed training labels, with a public test split.
+
+    `labeldp.datasets.load` makes one of a published dataset, `labeldp.datasets.table.load` of a table of one's own.
 
     Attributes
     ----------
     name : the dataset's name.
-    X : training features: images as uint8 (n, C, H, W), or int64 (n, 2) of user and item numbers from 0.
+    X : training features: images as uint8 (n, C, H, W), int64 (n, 2) of user and item numbers from 0, or float64 (n, d). Of a
+        table of one's own it is a pandas DataFrame, whose rows are taken by X.iloc[rows].
     classes : the class names, in the order of the class numbers.
-    X_test, test_labels : the benchmark's public test split; labels are int64 class numbers 0 .. K - 1.
-    inputs : what a row of X is, as JSON values: {"kind": "image", "shape": [C, H, W]} or {"kind": "ids", "sizes": [..]}.
+    X_test, test_labels : the public test split, if there is one; labels are int64 class numbers 0 .. K - 1.
+    inputs : what a row of X is, as JSON values: {"kind": "image", "shape": [C, H, W]}, {"kind": "ids", "sizes": [..]},
+        {"kind": "table", "columns": [names], "categorical": [names of those that hold codes, if any]} for a float64 table, or
+        {"kind": "frame", "columns": [{"name": .., "kind": "number"}, {"name": .., "kind": "category", "categories": [..]}]}
+        for a DataFrame.
+    ids : public names of the training rows, by which a ledger knows them; None where it knows them by position.
+    missing : "public" if some rows may have no label, and which ones is public.
+    public_test : in words or as a file, where the test split is from; None if there is none, and X_test is empty.
 
     Privacy
     -------
@@ -33,18 +44,32 @@ class Dataset:
     `only_public()`.
     """
 
-    __slots__ = ("X", "X_test", "_labels", "classes", "inputs", "name", "test_labels")
+    __slots__ = (
+        "X",
+        "X_test",
+        "_labels",
+        "classes",
+        "ids",
+        "inputs",
+        "missing",
+        "name",
+        "public_test",
+        "test_labels",
+    )
 
     def __init__(
         self,
         name: str,
         *,
-        X: NDArray[Any],
+        X: Any,
         labels: NumberedLabels | None,
         classes: tuple[str, ...] | tuple[int, ...],
-        X_test: NDArray[Any],
+        X_test: Any,
         test_labels: NDArray[np.int64],
         inputs: dict[str, Any],
+        ids: list[str] | None = None,
+        missing: str | None = None,
+        public_test: str | None = OWN_SPLIT,
     ) -> None:
         self.name = name
         self.X = X
@@ -52,6 +77,9 @@ class Dataset:
         self.X_test = X_test
         self.test_labels = test_labels
         self.inputs = inputs
+        self.ids = ids
+        self.missing = missing
+        self.public_test = public_test
         self._labels = labels
         if labels is not None and len(labels.numbers) != len(X):
             raise InvalidArgument(f"{name}: there must be one label per row of X ({len(X)}).")
@@ -80,24 +108,36 @@ class Dataset:
         """
         users = self.X[:, 0] if self.inputs["kind"] == "ids" else None
         return LabelVault(
-            self._held(), classes=self.classes, budget=budget, ledger=ledger, owners=users, trust=trust, bits=bits
+            self._held(),
+            classes=self.classes,
+            budget=budget,
+            ledger=ledger,
+            ids=self.ids,
+            owners=users,
+            trust=trust,
+            missing=self.missing,
+            bits=bits,
         )
 
     def unprotected(self, rows: Any = None) -> Release:
         """Return the true labels as a release stamped NOT PRIVATE: the baseline without privacy."""
-        return LabelVault.unprotected(self._held(), classes=self.classes, rows=rows)
+        labels = self._held()
+        if self.missing is not None:
+            labels, rows = _only_labelled(labels, rows)
+        return LabelVault.unprotected(labels, classes=self.classes, rows=rows)
 
     def subset(self, n_rows: int) -> Dataset:
         """Return the first rows as a Dataset, for quick tries; a choice that looks at no label. The test split stays whole."""
         n_rows = checks.integer(n_rows=n_rows, at_least=1, at_most=self.n_rows)
         labels = None if self._labels is None else NumberedLabels(self._labels.numbers[:n_rows].copy())
-        return self._with(self.X[:n_rows], labels)
+        X = self.X.iloc[:n_rows] if hasattr(self.X, "iloc") else self.X[:n_rows]  # pandas is not imported here
+        return self._with(X, labels, None if self.ids is None else self.ids[:n_rows])
 
     def only_public(self) -> Dataset:
         """Return the same Dataset having forgotten its training labels. It can be pickled and copied: hand it to workers."""
-        return self._with(self.X, None)
+        return self._with(self.X, None, self.ids)
 
-    def _with(self, X: NDArray[Any], labels: NumberedLabels | None) -> Dataset:
+    def _with(self, X: Any, labels: NumberedLabels | None, ids: list[str] | None) -> Dataset:
         return Dataset(
             self.name,
             X=X,
@@ -106,12 +146,15 @@ class Dataset:
             X_test=self.X_test,
             test_labels=self.test_labels,
             inputs=self.inputs,
+            ids=ids,
+            missing=self.missing,
+            public_test=self.public_test,
         )
 
     def _held(self) -> NumberedLabels:
         if self._labels is None:
             raise VaultClosed(
-                f"This Dataset holds no labels: only_public() forgot them. Open the vault on datasets.load({self.name!r}), "
+                f"This Dataset holds no labels: only_public() forgot them. Open the vault on {self.name} as it was loaded, "
                 "in the process that may hold labels."
             )
         return self._labels
@@ -125,11 +168,42 @@ class Dataset:
             raise LabelDPError(
                 "A Dataset is never pickled or copied while it holds labels. Pass on dataset.only_public(), or load it again."
             )
-        return _public, (self.name, self.X, self.classes, self.X_test, self.test_labels, self.inputs)
+        facts = (self.ids, self.missing, self.public_test)
+        return _public, (self.name, self.X, self.classes, self.X_test, self.test_labels, self.inputs, *facts)
 
 
-def _public(name: str, X: Any, classes: Any, X_test: Any, test_labels: Any, inputs: Any) -> Dataset:
-    return Dataset(name, X=X, labels=None, classes=classes, X_test=X_test, test_labels=test_labels, inputs=inputs)
+def _public(
+    name: str,
+    X: Any,
+    classes: Any,
+    X_test: Any,
+    test_labels: Any,
+    inputs: Any,
+    ids: Any,
+    missing: Any,
+    public_test: Any,
+) -> Dataset:
+    return Dataset(
+        name,
+        X=X,
+        labels=None,
+        classes=classes,
+        X_test=X_test,
+        test_labels=test_labels,
+        inputs=inputs,
+        ids=ids,
+        missing=missing,
+        public_test=public_test,
+    )
+
+
+def _only_labelled(labels: NumberedLabels, rows: Any) -> tuple[NumberedLabels, NDArray[np.int64]]:
+    """Return labels with a placeholder where one is missing, and the asked rows, which lead to no placeholder."""
+    labelled = labels.numbers != UNKNOWN
+    asked = checks.rows(labelled if rows is None else rows, len(labelled))
+    if not labelled[asked].all():
+        raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
+    return NumberedLabels(np.where(labelled, labels.numbers, 0)), asked
 
 
 def class_numbers(labels: Unsealed, *, n_classes: int, source: Path | str) -> NumberedLabels:

@@ -1,67 +1,45 @@
-"""How good predictions are, estimated from reports of plain randomized response."""
+"""How often the most likely class is the true one, and how likely a model makes the hold-out's reports."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labeldp import checks
-from labeldp.errors import InvalidArgument
+from labeldp.metrics.estimate import Estimate, TwoValued, error_and_skewness, mean_of
+from labeldp.metrics.hold_out import check_hold_out, check_probabilities, weights
 from labeldp.vault import Release
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """An unbiased estimate and its standard error."""
-
-    value: float
-    standard_error: float
-    rows: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.1%} ± {self.standard_error:.1%}"
 
 
 def accuracy(release: Release, probabilities: Any) -> Estimate:
     """Estimate how often the most likely class is the true one, without bias.
 
     Under randomized response a right prediction is reported with chance p and a wrong one with chance q, whatever the label,
-    so (1[report = prediction] - q) / (p - q) has the chance of being right as its mean.
+    so (1[report = prediction] - q) / (p - q) has the chance of being right as its mean. The interval is Wilson's, on the
+    share of reports that agree with the prediction: it stays honest where all of them do.
 
     Parameters
     ----------
     release : hold-out rows, released by RandomizedResponse.
     probabilities : one row of K probabilities per row of the release, of a model that was not trained on them.
+
+    >>> vault = ldp.LabelVault(np.arange(500) % 2, classes=2, budget="1")
+    >>> hold_out = vault.release(ldp.RandomizedResponse("1"))
+    >>> low, high = accuracy(hold_out, np.full((500, 2), 0.5)).interval()
+    >>> 0 <= low < high <= 1
+    True
     """
-    table = _checked(release, probabilities)
-    first = release.likelihood(rows=[0])[0]
-    p, q = float(first.max()), float(first.min())
-    if not p > q:
-        raise InvalidArgument("the hold-out's epsilon is 0: its reports say nothing.")
-    right = (release.label_numbers == table.argmax(axis=1)).astype(np.float64)
-    spread = float(right.std(ddof=1)) if len(right) > 1 else float("nan")
-    return Estimate(float((right.mean() - q) / (p - q)), spread / len(right) ** 0.5 / (p - q), len(right))
+    check_hold_out(release)
+    table = check_probabilities(release, probabilities)
+    yes, no = weights(release)
+    terms = np.where(release.label_numbers == table.argmax(axis=1), yes, no)
+    standard_error, _ = error_and_skewness(terms)
+    return Estimate(float(terms.mean()), standard_error, len(terms), TwoValued(no, yes))
 
 
 def log_likelihood(release: Release, probabilities: Any) -> Estimate:
     """Return the mean log probability that the model gives to the hold-out's reports: the quieter figure to choose by."""
-    table = _checked(release, probabilities)
-    logs = np.log((table * release.likelihood()).sum(axis=1))
-    spread = float(logs.std(ddof=1)) if len(logs) > 1 else float("nan")
-    return Estimate(float(logs.mean()), spread / len(logs) ** 0.5, len(logs))
-
-
-def check_hold_out(release: Any) -> None:
-    """Raise unless a release is fit to grade models: by plain randomized response, whose map depends on no model."""
-    if not isinstance(release, Release) or release.receipt.mechanism.get("name") != "RandomizedResponse":
-        raise InvalidArgument(
-            "a hold-out must be released by RandomizedResponse: reports drawn with a model's prior let that model grade itself."
-        )
-
-
-def _checked(release: Any, probabilities: Any) -> NDArray[np.floating[Any]]:
     check_hold_out(release)
-    return checks.probabilities(probabilities, len(release), len(release.classes))
+    table = check_probabilities(release, probabilities)
+    return mean_of(np.log((table * release.likelihood()).sum(axis=1)), low=-math.inf, high=0.0)

@@ -5,6 +5,7 @@ from labeldp.vault.frequencies import ClassFrequencies
 from labeldp.vault.holder import LabelHolder
 from labeldp.vault.receipt import Receipt
 from labeldp.vault.release import Release
+from labeldp.vault.sealed import SealedColumn
 from labeldp.vault.vault import LabelVault
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "LabelVault",
     "Receipt",
     "Release",
+    "SealedColumn",
     "SumRelease",
 ]

@@ -35,6 +35,7 @@ from labeldp.vault.labels import Classes, Unsealed, ids_as_text, people_numbers,
 from labeldp.vault.priors import GivenPriors
 from labeldp.vault.receipt import Receipt
 from labeldp.vault.release import Release
+from labeldp.vault.sealed import SealedColumn
 from labeldp.vault.spool import Spool
 
 MOST_CELLS = 2**24
@@ -448,6 +449,10 @@ class LabelVault:
 
     def __len__(self) -> int:
         return len(self._labels)
+
+    def sealed(self) -> SealedColumn:
+        """Return the labels as a column that scikit-learn can index and nobody can read: the y of labeldp's estimators."""
+        return SealedColumn(self)
 
     # ---- its life ----------------------------------------------------------------------------------------------------
 
