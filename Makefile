@@ -1,9 +1,9 @@
 # make demo: a first look.  make test: format, lint, types, tests.  Both build .venv on first use.
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := src tests benchmarks
+CODE := src tests benchmarks examples
 
-.PHONY: demo test format study benchmark benchmark-training clean
+.PHONY: demo test format study benchmark benchmark-tabular benchmark-training clean
 
 demo: .venv/.installed-demo
 	$(BIN)/labeldp demo
@@ -24,6 +24,10 @@ study: .venv/.installed-dev
 benchmark: .venv/.installed-dev
 	$(BIN)/python benchmarks/mechanisms.py
 
+benchmark-tabular: .venv/.installed-dev
+	$(BIN)/python benchmarks/tabular.py
+	$(BIN)/python benchmarks/imbalanced.py
+
 benchmark-training: .venv/.installed-benchmark
 	$(BIN)/python benchmarks/training.py
 
@@ -35,7 +39,7 @@ clean:
 
 .venv/.installed-demo: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing torch and the rest into .venv: some minutes, once."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,report,table]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,survey,report,table]"
 	touch $@
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt

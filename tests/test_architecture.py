@@ -20,9 +20,10 @@ ROOMS = {
     "metrics": {"vault"},
     "learning": {"vault", "mechanisms", "metrics", "budget"},
     "torch": {"learning", "vault"},
+    "sklearn": {"learning", "metrics", "vault", "mechanisms", "budget"},
     "datasets": {"vault", "bulk"},
     "report": set(),
-    "runs": {"datasets", "torch", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
+    "runs": {"datasets", "torch", "sklearn", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
 }
 LEAVES = {"cli"}
 CORE = {"numpy", "scipy", "click", "rich"}
@@ -37,6 +38,7 @@ FOREIGN = {
     "metrics": {"numpy"},
     "learning": {"numpy"},
     "torch": {"numpy", "torch", "lightning_fabric", "safetensors"},
+    "sklearn": {"numpy", "scipy", "sklearn", "skops"},
     "datasets": {"numpy", "sklearn", "statsmodels", "pandas"},
     "report": {"numpy", "matplotlib"},
     "runs": {"numpy", "torch", "lightning_fabric"},

@@ -61,6 +61,7 @@ EXPECTED = {
     "datasets",
     "load",
     "metrics",
+    "sklearn",
     "torch",
 }
 

@@ -54,6 +54,7 @@ __all__ = [
     "datasets",
     "load",
     "metrics",
+    "sklearn",
     "torch",
 ]
 
@@ -62,8 +63,12 @@ def __getattr__(name: str) -> Any:
     """Load a public name's room on first use, so that importing labeldp is quick."""
     if name in ("datasets", "metrics"):
         return import_module(f"labeldp.{name}")
-    if name in ("load", "torch"):
-        return _on_torch(name)
+    if name == "load":
+        return import_module("labeldp.runs").load
+    if name == "torch":
+        return _on_torch()
+    if name == "sklearn":
+        return _on_sklearn()
     if name in __all__:
         for room in ("errors", "budget", "randomness", "mechanisms", "vault", "learning"):
             module = import_module(f"labeldp.{room}")
@@ -72,15 +77,26 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'labeldp' has no attribute {name!r}")
 
 
-def _on_torch(name: str) -> Any:
+def _on_torch() -> Any:
     try:
-        return import_module("labeldp.torch") if name == "torch" else import_module("labeldp.runs").load
+        return import_module("labeldp.torch")
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "lightning_fabric", "safetensors"):
             raise
         from labeldp.errors import MissingExtra
 
-        raise MissingExtra(f"labeldp.{name} needs torch: pip install 'labeldp[torch]'.") from None
+        raise MissingExtra("labeldp.torch needs torch: pip install 'labeldp[torch]'.") from None
+
+
+def _on_sklearn() -> Any:
+    try:
+        return import_module("labeldp.sklearn")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in ("sklearn", "skops"):
+            raise
+        from labeldp.errors import MissingExtra
+
+        raise MissingExtra("labeldp.sklearn needs scikit-learn and skops: pip install 'labeldp[sklearn]'.") from None
 
 
 def __dir__() -> list[str]:

@@ -77,7 +77,7 @@ def test_a_run_says_what_was_released_and_what_it_is_worth(shell):
 def test_json_is_all_there_is_on_stdout(shell):
     code, out, err = shell(f"{QUICK} --json --out run")
     facts = json.loads(out)
-    assert code == 0 and set(facts) == {"run", "epsilon", "guarantee", "test"}
+    assert code == 0 and set(facts) == {"run", "epsilon", "guarantee", "test", "hold_out"}
     assert (facts["run"], facts["epsilon"], facts["test"]["rows"]) == ("run", "2", 360)
     assert "Stage 1: 98 labels released" in err and "Label differential privacy" not in err
 
@@ -248,7 +248,7 @@ FAILURES = [
     (2, f"{QUICK} --set training.epochs --out run", "--set must be KEY=VALUE"),
     (2, f"{QUICK} --set training.learning_rate=inf --out run", "learning_rate must be a finite number"),
     (2, f"{QUICK} --threads 0 --out run", "--threads"),
-    (1, f"{QUICK} --model tinyconv --out run", "'tiny-conv', got 'tinyconv'"),
+    (2, f"{QUICK} --model tinyconv --out run", "got 'tinyconv'. Did you mean 'tiny-conv'?"),
     (
         1,
         f"{QUICK} --loss likely --out run",
@@ -339,7 +339,9 @@ def test_without_torch_it_says_what_to_install(tmp_path):
     script = "import sys; sys.modules['torch'] = None; from labeldp.cli import main; main()"
     done = run_script(script, "train", *shlex.split(QUICK), "--out", "run", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "") and not os.listdir(tmp_path)
-    assert done.stderr == "Error: Training needs torch: pip install 'labeldp[torch]'.\n"
+    assert done.stderr.startswith(
+        "Error: linear needs torch: pip install 'labeldp[torch]'. Models that do without: boosting"
+    )
 
 
 # ---------------------------------------------------------------- two processes
@@ -377,5 +379,8 @@ def test_two_processes_ask_once(tmp_path):
     run = RunFolder(tmp_path / "run")
     assert len(charges(run.ledger_file)) == 3 and run.facts()["processes"] == 2
     kinds = [(each["kind"], each.get("stage")) for each in run.records()]
-    assert kinds == [(kind, n) for n in (1, 2) for kind in ("stage", "epoch", "test")] + [("done", None)]
+    assert kinds == [(kind, n) for n in (1, 2) for kind in ("stage", "epoch", "test")] + [
+        ("hold-out", None),
+        ("done", None),
+    ]
     assert ldp.load(run.path).predict_proba(np.zeros((1, 1, 8, 8), np.uint8)).shape == (1, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from lives import Lives
 
 import labeldp as ldp
 from labeldp import report, runs
@@ -36,6 +37,13 @@ def finished(recipe, one_thread, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "write_run", lambda *_, **__: None)
         return runs.train(recipe, place / "run", ledger=place / "owner.ledger")
+
+
+@pytest.fixture(scope="session")
+def lives():
+    running = Lives()
+    yield running
+    running.close()
 
 
 @pytest.fixture

@@ -81,11 +81,16 @@ def act(order):
 
 
 def serve():
+    import lightning_fabric  # noqa: F401
+
     import labeldp.runs
+    import labeldp.sklearn.named
+    import labeldp.torch
     from labeldp import report
 
     report.write_run = lambda *_, **__: None  # not what is tested here, and slow to draw
     labeldp.datasets.load("digits")
+    _ = labeldp.datasets.table
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

@@ -7,7 +7,7 @@ import shutil
 import signal
 
 import pytest
-from lives import QUICK, Lives
+from lives import QUICK
 
 import labeldp as ldp
 from labeldp.runs import RunFolder
@@ -15,16 +15,10 @@ from labeldp.runs import RunFolder
 EVERYTHING = [
     *(("stage", 1, None), ("epoch", 1, 1), ("epoch", 1, 2), ("test", 1, None)),
     *(("stage", 2, None), ("epoch", 2, 1), ("epoch", 2, 2), ("test", 2, None)),
+    ("hold-out", None, None),
     ("done", None, None),
 ]
 QUERIES = ["release-hold-out", "release-1", "release-2"]
-
-
-@pytest.fixture(scope="module")
-def lives():
-    running = Lives()
-    yield running
-    running.close()
 
 
 @pytest.fixture
@@ -85,7 +79,7 @@ def test_a_run_that_is_killed_again_and_again_comes_to_its_end(lives, check, cha
         deaths += 1
         assert deaths < 20 and len(charges(tmp_path / "owner.ledger")) <= 3
         ended = lives.run(
-            "train", "--resume", "--out", "run", cwd=tmp_path, stop_at=9 + deaths % 2, before=bool(deaths % 3)
+            "train", "--resume", "--out", "run", cwd=tmp_path, stop_at=10 + deaths % 2, before=bool(deaths % 3)
         )
     assert ended.code == 0 and deaths >= 3, ended.err
     check(tmp_path / "run", tmp_path / "owner.ledger")

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from labeldp.errors import InvalidArgument
 from labeldp.runs import Recipe, recipe
-from labeldp.runs.recipe import MECHANISMS, ReleasePlan, Training
+from labeldp.runs.families import SKLEARN_MODELS, means_nothing
+from labeldp.runs.recipe import MECHANISMS, ReleasePlan, Table, Training
 
 LEAST = Recipe(data="digits", model="linear", epsilon="2")
+
+TABLE = Recipe(data="people.csv", model="boosting", epsilon="1", table=Table("income", ("low", "high")))
 
 numbers = st.floats(min_value=-1e300, max_value=1e300)
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -26,6 +29,8 @@ kinds = {
     "float": numbers,
     "float | None": st.none() | numbers,
     "bool": st.booleans(),
+    "int | tuple[str, ...]": st.integers() | st.lists(texts, max_size=3).map(tuple),
+    "tuple[str, ...]": st.lists(texts, max_size=3).map(tuple),
     "tuple[float, ...] | None": st.none() | st.lists(numbers, max_size=3).map(tuple),
 }
 
@@ -39,10 +44,20 @@ def of(kind, **given_values):
 @st.composite
 def recipes(draw):
     release = draw(of(ReleasePlan, mechanism=st.sampled_from(sorted(MECHANISMS)), stages=st.integers(1, 3)))
+    own_file = draw(st.booleans())
+    where = {
+        "data": texts.map(lambda name: f"{name}.csv") if own_file else st.sampled_from(["digits", "fair", 'a"b']),
+        "table": of(Table) if own_file else st.none(),
+        "model": st.sampled_from(SKLEARN_MODELS) if own_file else st.sampled_from(["linear", "it's", *SKLEARN_MODELS]),
+    }
+    where = {key: st.just(draw(values)) for key, values in where.items()}
     mixup = numbers | st.tuples(*[numbers] * release.stages)
+    idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
+    idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
+    training = of(Training, **({"mixup": mixup} | idle_values))
     units = draw(st.integers(1, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
-    return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=of(Training, mixup=mixup)))
+    return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=training, **where))
 
 
 @given(recipes())
@@ -54,19 +69,27 @@ def test_a_recipe_comes_back_from_toml_as_it_was(given_recipe):
 
 @given(recipes(), recipes())
 def test_any_recipe_can_be_changed_into_any_other_of_the_same_absent_values(first, second):
+    values = asdict(second)
+    values["training"] = {key: each for key, each in values["training"].items() if not means_nothing(second.model, key)}
     flat = {
-        f"{table}.{key}": value for table in ("release", "training") for key, value in asdict(second)[table].items()
+        f"{table}.{key}": value
+        for table in ("table", "release", "training")
+        for key, value in (values.pop(table) or {}).items()
     }
-    changes = flat | {key: value for key, value in asdict(second).items() if key not in ("release", "training")}
+    changes = ({} if second.table else {"table": None}) | values | flat
     assert first.changed(changes) == second
 
 
 def test_the_whole_recipe_is_written():
     values = tomllib.loads(LEAST.toml())
-    absent = {"rows", "about", "split", "averaging", "filter"}  # TOML has no null; None is their default
+    absent = {"rows", "about", "table", "split", "averaging", "filter"}  # TOML has no null; None is their default
+    absent |= {"rounds", "folds"}  # of the other models
     assert {*values, *values["release"], *values["training"]} | absent == {
         item.name for kind in (Recipe, ReleasePlan, Training) for item in fields(kind)
     }
+    values = tomllib.loads(TABLE.toml())
+    assert values["training"] == {"warm_start": True, "rounds": 5, "folds": 3}
+    assert values["table"] == {"label": "income", "classes": ["low", "high"], "drop": []}
 
 
 @pytest.mark.parametrize("epsilon", ["2", 2, 2.0, "2.000"])
@@ -113,6 +136,26 @@ WRONG = [
     (START.replace('"2"', "nan"), "epsilon must be a finite number"),
     (START.replace('"digits"', "7"), "the recipe: data must be text, got 7."),
     ("data = ", "the recipe is not TOML: "),
+    (START + '[table]\nlabel = "a"\nclasses = 2', "'digits' is a dataset's name, which needs none of them"),
+    (START.replace("digits", "a.csv"), "the file a.csv needs its label column and its classes: --label and --classes"),
+    (START.replace("digits", "a.csv") + '[table]\nlabel = "a"', "[table] must say classes."),
+    (START.replace("digits", "a.csv") + "[table]\nclasses = 2", "[table] must say label."),
+    (
+        START.replace("digits", "a.csv") + '[table]\nlabel = "a"\nclasses = 2.5',
+        "classes must be a whole number or a list of names",
+    ),
+    (
+        START.replace("digits", "a.csv") + '[table]\nlabel = "a"\nclasses = 2',
+        "got 'linear'. Other models do not read tables.",
+    ),
+    (
+        START.replace("linear", "forest") + "[training]\nepochs = 15",
+        "training.epochs means nothing to forest: leave it out.",
+    ),
+    (
+        START + "[training]\nrounds = 5",
+        "training.rounds means nothing to linear: leave it out. It knows training.loss, ",
+    ),
 ]
 
 
@@ -160,3 +203,36 @@ def test_what_defines_the_releases_is_told_from_the_rest():
     other = LEAST.changed({"epsilon": "1", "rows": 9, "release.stages": 1, "model": "mlp", "seed": 3})
     assert other.other_releases_than(LEAST) == ["rows", "epsilon", "release.stages"]
     assert LEAST.changed({"model": "mlp", "seed": 3, "training.epochs": 1}).other_releases_than(LEAST) == []
+
+
+def test_of_a_table_the_label_the_classes_and_the_features_define_the_releases_and_the_public_test_does_not():
+    changes = {
+        "table.label": "job",
+        "table.classes": 3,
+        "table.id": "i",
+        "table.drop": ["x"],
+        "table.missing": "public",
+    }
+    for key, value in changes.items():
+        assert TABLE.changed({key: value}).other_releases_than(TABLE) == [key]
+    assert TABLE.changed({"table.public_test": "test.csv", "model": "forest"}).other_releases_than(TABLE) == []
+
+
+def test_stages_and_hold_out_are_what_suits_the_data_unless_they_are_said():
+    plans = [LEAST.release, TABLE.release, TABLE.changed({"data": "a.csv", "release.hold_out": 0.0}).release]
+    assert [(plan.stages, plan.hold_out) for plan in plans] == [(2, 0.02), (1, 0.2), (1, 0.0)]
+    many = Recipe(data="a.PARQUET", model="forest", epsilon="1", table=Table("job", 3))
+    assert (many.release.stages, many.release.hold_out) == (2, 0.2)
+    assert Recipe(data="fair", model="forest", epsilon="1").release.stages == 1  # it has two classes
+    assert Recipe(data="anes96-party", model="forest", epsilon="1").release.stages == 2
+
+
+def test_settings_of_the_other_library_go_with_the_model_and_are_refused_where_they_mean_nothing():
+    tuned = LEAST.changed({"training.epochs": 3, "training.warm_start": False})
+    other = tuned.changed({"model": "forest", "training.rounds": 2})
+    assert (other.training.epochs, other.training.rounds, other.training.warm_start) == (15, 2, False)
+    assert other.changed({"model": "linear"}) == LEAST.changed({"training.warm_start": False})
+    with pytest.raises(InvalidArgument, match=r"training\.epochs means nothing to forest"):
+        tuned.changed({"model": "forest", "training.epochs": 15})
+    with pytest.raises(InvalidArgument, match=r"training\.rounds means nothing to linear"):
+        Recipe(data="digits", model="linear", epsilon="2", training=Training(rounds=3))

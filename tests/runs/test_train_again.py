@@ -36,7 +36,7 @@ def test_another_model_is_trained_on_the_same_releases_for_free(finished, no_vau
     assert everything_in(finished.path.parent) == before
     names = {file.name for file in finished.path.iterdir()}
     assert {file.name for file in again.path.iterdir()} == names and "ledger" not in names
-    assert again.recipe() == finished.recipe().changed(changes) and len(keys(again)) == 11
+    assert again.recipe() == finished.recipe().changed(changes) and len(keys(again)) == 12
     for ours, theirs in zip(again.releases(), finished.releases(), strict=True):
         assert ours.receipt == theirs.receipt and ours.reports.tolist() == theirs.reports.tolist()
     assert again.hold_out().reports.tolist() == finished.hold_out().reports.tolist()

@@ -28,7 +28,7 @@ def test_a_finished_run_has_everything(recipe, tmp_path, charges, keys, monkeypa
     ]
     assert run.recipe() == recipe and "epsilon 2" in run.report_file.read_text(encoding="utf-8")
     epochs = [[("stage", n, None), ("epoch", n, 1), ("epoch", n, 2), ("test", n, None)] for n in (1, 2)]
-    assert keys(run) == [*epochs[0], *epochs[1], ("done", None, None)]
+    assert keys(run) == [*epochs[0], *epochs[1], ("hold-out", None, None), ("done", None, None)]
     assert told == run.records()[:-1]
     assert len(charges(run.ledger_file)) == 3 and set(load_file(run.model_file)) == {"1.weight", "1.bias"}
     rows = np.concatenate([release.rows for release in (*run.releases(), run.hold_out())])
@@ -150,6 +150,7 @@ def test_a_run_keeps_its_recipe_and_its_ledger(recipe, finished, tmp_path):
 
 DOOMED = [
     ({"model": "tinyconv"}, "model must be one of 'inception-small', 'linear', 'mlp', "),
+    ({"model": "tinyconv"}, "got 'tinyconv'. Did you mean 'tiny-conv'?"),
     ({"model": "ncf"}, "ncf takes inputs"),
     ({"data": "digit"}, "Did you mean 'digits'?"),
     ({"training.loss": "likely"}, "loss must be one of"),

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from labeldp.errors import InvalidArgument, MissingExtra
+from labeldp.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from labeldp.runs import Run
+
+TABLES = (".csv", ".parquet")
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
-    "--data", help="A dataset's name (its public test rows), or a .npy file; by default the run's own dataset."
+    "--data",
+    help="New rows: a .csv or .parquet file with the columns of the run's table, a .npy file, or a dataset's name (its public "
+    "test rows); by default the run's own public test rows.",
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The CSV file to write.")
 def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> None:
     """Predict with the model of a finished run: the most likely class of each row, and every class's probability."""
-    try:
-        from labeldp.runs import load
-    except ImportError:
-        raise MissingExtra("Predicting needs torch: pip install 'labeldp[torch]'.") from None
+    from labeldp.runs import load
+
     loaded = load(run)
-    X = _rows(loaded.recipe.data if data is None else data, data_dir or loaded.data_dir)
+    X = _rows(loaded, data, data_dir or loaded.data_dir)
     probabilities = loaded.predict_proba(X)
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -40,7 +45,13 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
     )
 
 
-def _rows(data: str, data_dir: Path | None) -> Any:
+def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> Any:
+    if data is None:
+        data = _own_test_rows(loaded)
+    if data.lower().endswith(TABLES):
+        from labeldp.runs import rows
+
+        return rows.read(Path(data), loaded.inputs)
     if data.endswith(".npy"):
         try:
             X = np.load(data, mmap_mode="r", allow_pickle=False)
@@ -52,3 +63,14 @@ def _rows(data: str, data_dir: Path | None) -> Any:
     from labeldp import datasets
 
     return datasets.load(data, data_dir=data_dir).X_test
+
+
+def _own_test_rows(loaded: Run) -> str:
+    table = loaded.recipe.table
+    if table is None:
+        return loaded.recipe.data
+    if table.public_test is None:
+        raise click.UsageError(
+            f"say which rows to predict: --data FILE, a table with the columns of {loaded.recipe.data}."
+        )
+    return str((loaded.data_dir or Path()) / table.public_test)

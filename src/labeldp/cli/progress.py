@@ -24,17 +24,22 @@ if TYPE_CHECKING:
 class TrainingProgress:
     """One line per stage: epochs done, time left (or taken), loss, and the noisy figure on held-out rows.
 
-    It fits 80 columns. Where nobody watches, in a file or a pipe, there are only sentences.
+    The epochs of a scikit-learn model are rounds of EM. It fits 80 columns.
+    Where nobody watches, in a file or a pipe, there are only sentences.
     """
 
     def __init__(self, recipe: Recipe, *, released_earlier: Container[int] = ()) -> None:
-        self._stages, self._epochs = recipe.release.stages, recipe.training.epochs
+        from labeldp.runs.families import family_of  # late, as all that is not needed for --help
+
+        by_rounds = family_of(recipe.model) == "sklearn"
+        self._stages = recipe.release.stages
+        self._epochs = recipe.training.rounds if by_rounds else recipe.training.epochs
         self._released_earlier = released_earlier
         self._tasks: dict[int, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=8),
-            TextColumn("epoch"),
+            TextColumn("round" if by_rounds else "epoch"),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[figures]}"),
@@ -44,16 +49,27 @@ class TrainingProgress:
 
     def __call__(self, record: dict[str, Any]) -> None:
         kind, stage = record["kind"], record.get("stage", 0)
-        if kind == "stage":
+        if kind in ("stage", "hold-out"):
+            self._complete_all()  # a resumed stage may have been done
+        if kind == "ledger":
+            self._say(
+                f"Ledger {record['file']} made, with a budget of epsilon {record['budget']} for each label: every later run "
+                "on this file is charged to it."
+            )
+        elif kind == "stage":
             self._say(self._sentence(record))
             name = f"stage {stage} of {self._stages}"
             self._tasks[stage] = self._progress.add_task(name, total=self._epochs, figures="")
         elif kind == "epoch":
             self._progress.update(self._tasks[stage], completed=record["epoch"], figures=self._figures(record))
         elif kind == "test":
-            self._progress.update(self._tasks[stage], completed=self._epochs)  # a resumed stage may have been done
+            self._complete_all()
             if stage < self._stages and "accuracy" in record:
                 self._say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
+
+    def _complete_all(self) -> None:
+        for task in self._tasks.values():
+            self._progress.update(task, completed=self._epochs)
 
     def _say(self, sentence: str) -> None:
         words.print(sentence, soft_wrap=True, markup=False)

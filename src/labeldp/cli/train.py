@@ -8,35 +8,69 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import EpsilonText, json_option, print_json
+from labeldp.cli.options import ClassList, EpsilonText, json_option, print_json
 from labeldp.cli.progress import TrainingProgress
-from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError, MissingExtra
+from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from labeldp.runs import Recipe, RunFolder
+    from labeldp.runs.learners import OneProcess
+
+TABLES = {
+    "label": "table",
+    "classes": "table",
+    "id": "table",
+    "drop": "table",
+    "missing": "table",
+    "public_test": "table",
+    "stages": "release",
+    "mechanism": "release",
+    "hold_out": "release",
+    "loss": "training",
+    "epochs": "training",
+}
+"""Where in a recipe an option stands."""
 
 
 @click.command()
 @click.option(
     "--recipe", "recipe_file", type=click.Path(path_type=Path), help="A recipe in TOML; other options override it."
 )
-@click.option("--data", help="A dataset: digits, mnist, fashion-mnist, kmnist, cifar-10, cifar-100, movielens-1m, ..")
-@click.option("--model", help="A model: small-conv, tiny-conv, inception-small, resnet18-v2, ncf, mlp, linear, ..")
+@click.option(
+    "--data",
+    help="A table of your own, .csv or .parquet; or a dataset: digits, mnist, fashion-mnist, cifar-10, fair, ..",
+)
+@click.option("--label", help="Of a table: the column of true labels.")
+@click.option("--classes", type=ClassList(), help="Of a table: all that its labels may be, a count or a list of names.")
+@click.option("--id", help="Of a table: a column of unique public ids, by which its ledger knows rows.")
+@click.option(
+    "--drop", multiple=True, help="Of a table: a column to leave out, as one that tells the label; repeatable."
+)
+@click.option("--missing", type=click.Choice(["public"]), help="Of a table: public if which labels are is no secret.")
+@click.option("--public-test", type=click.Path(), help="Of a table: a file like it whose true labels are public.")
+@click.option(
+    "--model",
+    help="Of tables: boosting, logistic, forest; of images also small-conv, tiny-conv, resnet18-v2, mlp, linear, ..; ncf.",
+)
 @click.option("--epsilon", type=EpsilonText(), help="What each label may spend.")
-@click.option("--stages", type=int, help="How many stages; 1 asks every label at once.")
+@click.option("--stages", type=int, help="How many stages; 1 asks every label at once, as is best for two classes.")
 @click.option("--mechanism", help="RandomizedResponse, RRWithPrior (the paper's) or GroupedResponse (the default).")
-@click.option("--loss", help="likelihood (the default), noisy-label (the paper's) or debiased.")
-@click.option("--epochs", type=int, help="How many epochs each stage is trained for.")
-@click.option("--hold-out", type=float, help="The share of the rows that is only used to grade models, noisily.")
+@click.option("--loss", help="Of torch models: likelihood (the default), noisy-label (the paper's) or debiased.")
+@click.option("--epochs", type=int, help="Of torch models: how many epochs each stage is trained for.")
+@click.option(
+    "--hold-out",
+    type=float,
+    help="The share of the rows that is only used to grade models, noisily: 0.2 of a table, 0.02 of a dataset.",
+)
 @click.option("--rows", type=int, help="Use only the first so many rows, for a quick try.")
 @click.option("--seed", type=int, help="Of the training; no seed reaches privacy noise.")
 @click.option(
@@ -44,7 +78,9 @@ if TYPE_CHECKING:
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The run's folder.")
 @click.option(
-    "--ledger", type=click.Path(path_type=Path), help="Charge this ledger; by default a new one in the folder."
+    "--ledger",
+    type=click.Path(path_type=Path),
+    help="Charge this ledger; by default the one beside a table (TABLE.ledger), and for a dataset a new one in the folder.",
 )
 @click.option(
     "--resume",
@@ -53,9 +89,9 @@ if TYPE_CHECKING:
 )
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Train again on this run's releases, free.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
-@click.option("--threads", type=click.IntRange(min=1), help="How many threads torch may use.")
-@click.option("--accelerator", default="cpu", show_default=True, help="cpu, cuda or auto. Only cpu has been tried.")
-@click.option("--devices", type=click.IntRange(min=1), help="How many processes; 1 by default.")
+@click.option("--threads", type=click.IntRange(min=1), help="Of torch models: how many threads.")
+@click.option("--accelerator", help="Of torch models: cpu (the default), cuda or auto. Only cpu has been tried.")
+@click.option("--devices", type=click.IntRange(min=1), help="Of torch models: how many processes; 1 by default.")
 @json_option
 def train(
     recipe_file: Path | None,
@@ -65,7 +101,7 @@ def train(
     source: Path | None,
     data_dir: Path | None,
     threads: int | None,
-    accelerator: str,
+    accelerator: str | None,
     devices: int | None,
     as_json: bool,
     settings: tuple[str, ...],
@@ -74,16 +110,15 @@ def train(
     """Train a model with label differential privacy.
 
     \b
+    labeldp train --data table.csv --label income --classes low,high --epsilon 1 --model boosting --out runs/income
     labeldp train --data fashion-mnist --model small-conv --epsilon 2 --stages 2 --out runs/fm-e2
     labeldp train --recipe recipes/fashion-mnist-paper.toml --out runs/paper
     labeldp train --resume --out runs/fm-e2
     labeldp train --from runs/fm-e2 --model mlp --out runs/again
     """
-    with _needs_torch():
-        import torch
+    from labeldp.runs import Recipe, RunFolder, learners, training
+    from labeldp.runs.recipe import read_values, with_keys
 
-        from labeldp.runs import Recipe, RunFolder, training
-        from labeldp.runs.recipe import with_keys
     folder = RunFolder(out)
     changes = _changes(options, settings)
     if resume:
@@ -92,8 +127,6 @@ def train(
         facts = folder.facts()
         with _usage():
             recipe, source = folder.recipe().changed(changes), Path(facts["from"]) if "from" in facts else None
-        threads = threads or facts["threads"]
-        devices = devices or facts["processes"]
         data_dir = data_dir or _path(facts["data_dir"])
     else:
         if source and ledger:
@@ -103,20 +136,22 @@ def train(
                 f"{out} holds a run already. To go on with it: {_resume(out)}. To train again on what it released, at no cost: "
                 f"labeldp train --from {shlex.quote(str(out))} --out NEW"
             )
-        base = Recipe.read(recipe_file) if recipe_file else RunFolder(source).recipe() if source else None
+        base = RunFolder(source).recipe() if source and not recipe_file else None
+        said = read_values(recipe_file) if recipe_file else {}
+        origin = "the command line" if recipe_file is None else str(recipe_file)
         with _usage():
-            recipe = base.changed(changes) if base else Recipe.of(with_keys({}, changes), source="the command line")
+            recipe = base.changed(changes) if base else Recipe.of(with_keys(said, changes), source=origin)
         data_dir = data_dir or (_path(RunFolder(source).facts()["data_dir"]) if source else None)
-    fabric = _launched(accelerator, devices or 1)
-    if threads is not None:
-        torch.set_num_threads(threads)  # after Fabric has set its own number
+    with _usage():
+        learners.check_known(recipe.model)
+    fabric = _processes(recipe, folder.facts() if resume else {}, threads, accelerator, devices)
     numbers = range(1, recipe.release.stages + 1)
     earlier = {n for n in numbers if source is not None or (out / f"release-{n}.json").exists()}
     progress = TrainingProgress(recipe, released_earlier=earlier) if fabric.is_global_zero else None
     how: Any = {
         "data_dir": data_dir,
         "watch": progress,
-        "fabric": fabric,
+        "fabric": None if isinstance(fabric, learners.OneProcess) else fabric,
         "command": shlex.join(["labeldp", *sys.argv[1:]]),
         "otherwise": resume,
     }
@@ -131,17 +166,12 @@ def train(
 
 def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
     """Return what the command line says, under the recipe's keys."""
-    tables = {
-        "stages": "release",
-        "mechanism": "release",
-        "hold_out": "release",
-        "loss": "training",
-        "epochs": "training",
-    }
+    if options["public_test"] is not None:
+        options["public_test"] = os.path.abspath(options["public_test"])  # a resumed run may be elsewhere
     changes = {
-        f"{tables[name]}.{name}" if name in tables else name: str(value) if isinstance(value, Epsilon) else value
+        f"{TABLES[name]}.{name}" if name in TABLES else name: str(value) if isinstance(value, Epsilon) else value
         for name, value in options.items()
-        if value is not None
+        if value is not None and value != ()
     }
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -160,6 +190,29 @@ def _path(text: str | None) -> Path | None:
 
 def _resume(out: Path) -> str:
     return f"labeldp train --resume --out {shlex.quote(str(out))}"
+
+
+def _processes(
+    recipe: Recipe, facts: dict[str, Any], threads: int | None, accelerator: str | None, devices: int | None
+) -> Fabric | OneProcess:
+    """Return the processes to train in; those and the threads of a resumed run are as at its start."""
+    from labeldp.runs.families import family_of
+    from labeldp.runs.learners import OneProcess
+
+    if family_of(recipe.model) == "sklearn":
+        if threads or accelerator or devices:
+            raise click.UsageError(
+                f"--threads, --accelerator and --devices are of torch models; {recipe.model} trains in one process, in as many "
+                "threads as the environment variable OMP_NUM_THREADS says."
+            )
+        return OneProcess()
+    import torch
+
+    fabric = _launched(accelerator or "cpu", devices or facts.get("processes", 1))
+    threads = threads or facts.get("threads")
+    if threads is not None:
+        torch.set_num_threads(threads)  # after Fabric has set its own number
+    return fabric
 
 
 def _launched(accelerator: str, devices: int) -> Fabric:
@@ -183,7 +236,7 @@ def _is_worker(devices: int) -> bool:
 
 
 @contextlib.contextmanager
-def _one_voice(fabric: Fabric) -> Iterator[None]:
+def _one_voice(fabric: Fabric | OneProcess) -> Iterator[None]:
     """Let the first process alone say what went wrong on all of them, and end with its own exit code."""
     try:
         yield
@@ -214,31 +267,26 @@ def _usage() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-@contextlib.contextmanager
-def _needs_torch() -> Iterator[None]:
-    try:
-        yield
-    except ImportError:
-        raise MissingExtra("Training needs torch: pip install 'labeldp[torch]'.") from None
-
-
 def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
-    tests = [record for record in folder.records() if record["kind"] == "test"]
+    records = {record["kind"]: record for record in folder.records()}  # the last of each kind
+    test, held = records.get("test", {}), records.get("hold-out", {})
     certificate = folder.certificate()
-    figures = {key: value for key, value in tests[-1].items() if key in ("accuracy", "rmse", "rows")} if tests else {}
     if as_json:
         facts = {
             "run": str(folder.path),
             "epsilon": recipe.epsilon,
             "guarantee": certificate["guarantee"],
-            "test": figures,
+            "test": {key: value for key, value in test.items() if key in ("accuracy", "rmse", "rows")},
+            "hold_out": {key: value for key, value in held.items() if key != "kind"},
         }
         print_json(facts)
         return
-    if "accuracy" in figures:
-        _say(f"{figures['accuracy']:.2%} right on {figures['rows']:,} rows of public test data.")
-    elif "rmse" in figures:
-        _say(f"RMSE {figures['rmse']:.4f} on {figures['rows']:,} rows of public test data.")
+    if "accuracy" in test:
+        _say(f"{test['accuracy']:.2%} right on {test['rows']:,} rows of public test data.")
+    elif "rmse" in test:
+        _say(f"RMSE {test['rmse']:.4f} on {test['rows']:,} rows of public test data.")
+    elif held:
+        _say(_held_out(held))
     _say(certificate["guarantee"])
     if "from" in folder.facts():
         _say(f"It was trained on what {folder.facts()['from']} released: nothing was asked, nothing was charged.")
@@ -247,6 +295,23 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
         _say(f"Report: {folder.report_file}")
     else:
         _say("No report was drawn: pip install 'labeldp[report]'.")
+
+
+def _held_out(record: dict[str, Any]) -> str:
+    """Say what noisy answers tell of a model. An estimate that noise put out of bounds is said as the bound."""
+
+    def said(name: str, show: Callable[[float], str], unit: str) -> str | None:
+        found = record.get(name)
+        if found is None or None in (found["low"], found["high"]):
+            return None
+        value, low, high = (min(max(found[key], found["low"]), found["high"]) for key in ("value", "low", "high"))
+        return f"{show(value)}{unit} (95 % interval {show(low)} to {show(high)})"
+
+    right = said("accuracy", lambda share: f"{100 * share:.1f}", " % right")
+    others = {name: said(key, "{:.3f}".format, "") for key, name in (("auc", "AUC"), ("log_loss", "log loss"))}
+    more = "; ".join(f"{name} {words}" for name, words in others.items() if words)
+    answers = f"{record['rows']:,} held-out answers that are noisy too"
+    return f"{right or 'Nothing is known'}, estimated from {answers}." + (f" Likewise: {more}." if more else "")
 
 
 def _say(sentence: str) -> None:

@@ -15,6 +15,9 @@ from labeldp.errors import InvalidArgument
 Record = dict[str, Any]
 T = TypeVar("T")
 
+FIGURES = ("accuracy", "auc", "log_loss")
+"""What may be told of held-out rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
@@ -57,6 +60,7 @@ class Epoch:
     epochs: int
     loss: float | None
     hold_out: Estimate | None
+    of_em: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,25 @@ class Test:
     value: float
     is_accuracy: bool
     confusion: list[list[int]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure of the last model, estimated from noisy held-out answers, and the interval that holds the truth."""
+
+    value: float
+    standard_error: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOut:
+    """What noisy held-out answers tell of the last model: figures by name, without those that the noise leaves untold."""
+
+    rows: int
+    confidence: float
+    figures: dict[str, Interval]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +114,7 @@ class Run:
     stages: list[Stage]
     epochs: list[Epoch]
     tests: list[Test]
+    hold_out: HoldOut | None
     done: Done | None
     has_metrics: bool
 
@@ -103,7 +127,7 @@ class Run:
         stages: dict[int, Stage] = {}
         epochs: dict[tuple[int, int], Epoch] = {}
         tests: dict[int, Test] = {}
-        done = None
+        hold_out, done = None, None
         for where, record in _lines(
             folder / "metrics.jsonl"
         ):  # a resumed run may tell something twice: the last word holds
@@ -118,6 +142,8 @@ class Run:
                     test = _complete(where, record, _test)
                     if math.isfinite(test.value):
                         tests[test.stage] = test
+                case "hold-out":
+                    hold_out = _complete(where, record, _hold_out)
                 case "done":
                     done = _complete(where, record, _done)
         certificate = _certificate(folder / "certificate.json")
@@ -131,6 +157,7 @@ class Run:
             stages=[stages[key] for key in sorted(stages)],
             epochs=[epochs[key] for key in sorted(epochs)],
             tests=[tests[key] for key in sorted(tests)],
+            hold_out=hold_out,
             done=done,
             has_metrics=(folder / "metrics.jsonl").is_file(),
         )
@@ -212,6 +239,7 @@ def _epoch(record: Record) -> Epoch:
         epochs=int(record.get("epochs") or epoch),
         loss=_optional(float, record.get("loss")),
         hold_out=estimate if estimate and math.isfinite(estimate.value + estimate.standard_error) else None,
+        of_em="learning_rate" in record and record["learning_rate"] is None,
     )
 
 
@@ -229,6 +257,16 @@ def _test(record: Record) -> Test:
         is_accuracy=is_accuracy,
         confusion=confusion,
     )
+
+
+def _hold_out(record: Record) -> HoldOut:
+    figures = {}
+    for name in FIGURES:
+        found = record.get(name)
+        if found is not None and None not in (found["value"], found["low"], found["high"]):
+            numbers = (float(found["value"]), _optional(float, found.get("standard_error")))
+            figures[name] = Interval(*numbers, float(found["low"]), float(found["high"]))
+    return HoldOut(int(record["rows"]), float(record.get("confidence", 0.95)), figures)
 
 
 def _done(record: Record) -> Done:

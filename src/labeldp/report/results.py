@@ -12,6 +12,8 @@ HOLD_OUT = (
 )
 HELD_SIGN = ("●", "blue", "noisy hold-out ± standard error")
 TEST_SIGN = ("◆", "orange", "public test data")
+FIGURES = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss"}
+ROUNDS = "An epoch is a round of expectation maximisation: of new beliefs about every label, and new fits to them."
 TESTED = "Public test data is looked at after a stage."
 
 
@@ -24,6 +26,8 @@ def learning(run: Run) -> str:
         caption = LOSS
         if len(losses) < len(run.epochs):
             caption += f" Epochs without a finite loss: {len(run.epochs) - len(losses)}."
+        if any(epoch.of_em for epoch in losses):
+            caption += f" {ROUNDS}"
         signs = [("●", "blue", "mean loss of an epoch")]
         parts.append(page.figure("Training loss", curves.loss(run), legend=signs, caption=caption))
     else:
@@ -42,6 +46,28 @@ def learning(run: Run) -> str:
     missing += [] if run.tests else ["No figure on public test data was recorded."]
     notes = page.paragraph(*missing, kind="empty") if missing else ""
     return page.section("learning", "Learning curves", notes, page.side_by_side(*parts) if parts else "")
+
+
+def hold_out(run: Run) -> str:
+    """Return the section on what noisy held-out answers tell of the last model."""
+    held = run.hold_out
+    if held is None or not held.figures:
+        return page.section(
+            "hold-out", "Held-out rows", page.paragraph("No figure on held-out rows was recorded.", kind="empty")
+        )
+    shows = {"accuracy": words.ACCURACY.show}
+    rows = []
+    for name, found in held.figures.items():
+        show = shows.get(name, "{:.3f}".format)
+        error = "not known" if found.standard_error is None else show(found.standard_error)
+        rows.append((FIGURES[name], show(words.possible(found)), error, f"{show(found.low)} to {show(found.high)}"))
+    caption = (
+        f"Estimated from {words.count(held.rows)} rows that were released by plain randomized response and never trained on. "
+        "The noise is taken out on average; intervals cover both the noise and the luck of drawing the rows. No true label was "
+        "looked at."
+    )
+    head = ("figure", "estimate", "standard error", f"{100 * held.confidence:.0f} % interval")
+    return page.section("hold-out", "Held-out rows", page.table(caption, head, rows, words=(0,)))
 
 
 def candidates(run: Run) -> str:

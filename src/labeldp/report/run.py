@@ -14,6 +14,7 @@ HEADINGS = {
     "summary": "Summary",
     "epsilon": "Accuracy against epsilon",
     "learning": "Learning curves",
+    "hold-out": "Held-out rows",
     "candidates": "How many candidates",
     "filtered": "Filtered rows",
     "confusion": "Confusion on public test data",
@@ -48,6 +49,7 @@ def write_run(folder: Path, *, classes: list[str] | None = None, command: str | 
         _summary(run),
         against.epsilon(run),
         results.learning(run),
+        results.hold_out(run),
         page.side_by_side(results.candidates(run), results.filtered(run)),
         results.confusion(run, classes),
         _certificate(run),
@@ -69,6 +71,7 @@ def _about(run: Run) -> str:
     data, model = words.data_name(run), run.recipe.get("model")
     data = (published.known(data) or data) if data else None
     model = model.get("name") if isinstance(model, dict) else model
+    data = f"the table {data}" if "table" in run.recipe else data
     parts = [str(data or ""), f"model {model}" if isinstance(model, str) else ""]
     stages = max([stage.stages or stage.stage for stage in run.stages], default=0)
     parts.append(f"{stages} {'stage' if stages == 1 else 'stages'} of training" if stages else "")
@@ -82,6 +85,10 @@ def _summary(run: Run) -> str:
         last = run.tests[-1]
         name = "Test accuracy" if last.is_accuracy else "Test RMSE"
         facts.append((name, measure.show(last.value), words.test_error(last)))
+    elif run.hold_out and (right := run.hold_out.figures.get("accuracy")):
+        low, high = (words.ACCURACY.show(end) for end in (right.low, right.high))
+        remark = f"{100 * run.hold_out.confidence:.0f} % interval {low} to {high}"
+        facts.append(("Right on held-out rows", words.ACCURACY.show(words.possible(right)), remark))
     if run.certificate is None:
         facts.append(("Privacy", "not certified", "there is no certificate.json"))
     elif words.is_private(run.certificate):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import category
 
-from labeldp.report.records import Run, Test
+from labeldp.report.records import Interval, Run, Test
 
 NBSP = "\u00a0"
 STUDY = (
@@ -123,9 +123,17 @@ def headline(run: Run) -> str:
     if run.tests:
         unfinished = "" if run.done else ", not finished"
         return f"{measure(run).plainly(run.tests[-1].value)} on public test data{promise(run)}{unfinished}"
+    if run.done and run.hold_out and (right := run.hold_out.figures.get("accuracy")):
+        answers = f"{count(run.hold_out.rows)} noisy held-out answers"
+        return f"{ACCURACY.show(possible(right))} right{promise(run)}, by {answers}"
     if run.done:
         return f"Trained{promise(run)}; no figure on public test data was recorded"
     return f"Not finished{promise(run)}" if run.has_metrics else f"Nothing recorded yet{promise(run)}"
+
+
+def possible(found: Interval) -> float:
+    """Return an estimate, or the nearest figure that can be where noise put it out of bounds."""
+    return min(max(found.value, found.low), found.high)
 
 
 def progress(run: Run) -> str | None:
@@ -178,6 +186,8 @@ def not_protected(run: Run) -> list[tuple[str, str]]:
         ),
         ("Other runs.", STUDY),
     ]
+    for file in (run.certificate or {}).get("unprotected") or ():
+        limits.insert(0, ("Public test labels.", f"Those of {file} were read as they are, to test models on."))
     if run.certificate is not None and not is_private(run.certificate):
         limits.insert(
             0, ("Everything.", "The noise of this run can be replayed from its seed: no label is protected at all.")

@@ -6,20 +6,32 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from labeldp.errors import InvalidArgument
+from labeldp.runs.families import MODEL_FILES, family_of
 from labeldp.runs.recipe import Recipe
 from labeldp.vault import Release
 from labeldp.vault.files import renamed_when_whole
 
 Record = dict[str, Any]
+Watch = Callable[[Record], None]
 
 LONGEST_NAME = 180
 """A query's name has at most 200 characters, and the stage's is part of it."""
+
+OLDER_FACTS: Record = {
+    "processes": 1,
+    "threads": None,
+    "data_dir": None,
+    "features": None,
+    "unprotected": None,
+    "ledger_is_beside": False,
+}
+"""What is meant where a run.json does not say it."""
 
 
 class RunFolder:
@@ -32,8 +44,12 @@ class RunFolder:
         self.certificate_file = self.path / "certificate.json"
         self.ledger_file = self.path / "ledger"
         self.metrics_file = self.path / "metrics.jsonl"
-        self.model_file = self.path / "model.safetensors"
         self.report_file = self.path / "report.html"
+
+    @property
+    def model_file(self) -> Path:
+        """The model's file, whose format is its library's."""
+        return self.path / MODEL_FILES[family_of(self.recipe().model)]
 
     @property
     def exists(self) -> bool:
@@ -68,7 +84,8 @@ class RunFolder:
             raise InvalidArgument(
                 f"{', '.join(fixed)} cannot be changed in {self.path}: it defines what this run asks. Model and [training] can."
             )
-        for trained in (*self.path.glob("checkpoint-*.pt"), self.metrics_file, self.model_file, self.report_file):
+        models = [self.path / name for name in MODEL_FILES.values()]
+        for trained in (*self.path.glob("checkpoint-*.pt"), self.metrics_file, *models, self.report_file):
             trained.unlink(missing_ok=True)
         write_whole(self.recipe_file, recipe.toml())
 
@@ -77,11 +94,11 @@ class RunFolder:
         return Recipe.read(self.recipe_file)
 
     def facts(self) -> Record:
-        """Return what run.json holds: id, name, ledger, threads, processes, input description, classes."""
+        """Return what run.json holds: id, name, ledger, threads, processes, the description and digest of inputs, classes."""
         self._must_exist()
         facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
         assert isinstance(facts, dict)
-        return {"name": f"{self.path} (run {facts['id']})", "processes": 1, "data_dir": None} | facts
+        return OLDER_FACTS | {"name": f"{self.path} (run {facts['id']})"} | facts
 
     def certificate(self) -> Record:
         if not self.certificate_file.exists():

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.errors import InvalidArgument
+from labeldp.runs import learners, rows
+from labeldp.runs.families import family_of
 from labeldp.runs.folder import RunFolder
-from labeldp.torch import TorchLearner, models
 from labeldp.vault.labels import Classes
 
 
@@ -31,11 +32,16 @@ class Run:
         self.classes: tuple[Any, ...] = tuple(facts["classes"])
         self.inputs: dict[str, Any] = facts["inputs"]
         self.data_dir = None if facts["data_dir"] is None else Path(facts["data_dir"])
-        module = models.build(self.recipe.model, self.inputs, len(self.classes))
-        self._learner = TorchLearner(module).load(folder.model_file)
+        self._learner = learners.loaded(self.recipe.model, self.inputs, len(self.classes), folder.model_file)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """Return one row of K probabilities per row of X; images are bytes (n, C, H, W)."""
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return one row of K probabilities per row of X.
+
+        Images are bytes (n, C, H, W). Of a table of one's own X is a DataFrame with its columns; see
+        `labeldp.datasets.table.read_features`.
+        """
+        if family_of(self.recipe.model) == "sklearn":
+            return self._learner.predict_proba(rows.readable(X, self.inputs))
         if len(X):
             self._learner.check(X, len(self.classes))
         return self._learner.predict_proba(X)

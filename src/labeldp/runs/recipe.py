@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from labeldp import checks
 from labeldp.budget import Epsilon
+from labeldp.datasets.catalogue import FILES
+from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior
+from labeldp.runs.families import SKLEARN_MODELS, means_nothing, unknown_model
 
 MECHANISMS: dict[str, type[LocalMechanism]] = {
     mechanism.__name__: mechanism for mechanism in (RandomizedResponse, RRWithPrior, GroupedResponse)
@@ -25,23 +28,52 @@ WORDS = {
     "float": "a finite number",
     "bool": "true or false",
     "tuple[float, ...]": "a list of numbers",
+    "tuple[str, ...]": "a list of names",
 }
 
 
 @dataclass(frozen=True)
+class Table:
+    """What the columns of a file of one's own are. All but `public_test` defines what is asked, and of whom."""
+
+    label: str
+    classes: int | tuple[str, ...]
+    id: str | None = None
+    drop: tuple[str, ...] = ()
+    missing: str | None = None
+    public_test: str | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return self.classes if isinstance(self.classes, int) else len(self.classes)
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
-    """What defines the releases. Another plan is another query, and is paid for."""
+    """What defines the releases. Another plan is another query, and is paid for.
+
+    The recipe settles what is None: 2 stages, or 1 where there are two classes, for which no prior makes a better question;
+    and a hold-out of a fiftieth, or of a fifth of a file of one's own, which has no public test rows.
+    """
 
     mechanism: str = "GroupedResponse"
-    stages: int = 2
+    stages: int = None  # type: ignore[assignment]  # until a recipe settles it
     split: tuple[float, ...] | None = None
     temperature: float = 1.0
-    hold_out: float = 0.02
+    hold_out: float = None  # type: ignore[assignment]
+
+    def settled(self, *, two_classes: bool, own_file: bool) -> ReleasePlan:
+        stages = (1 if two_classes else 2) if self.stages is None else self.stages
+        hold_out = (0.2 if own_file else 0.02) if self.hold_out is None else self.hold_out
+        return replace(self, stages=stages, hold_out=hold_out)
 
 
 @dataclass(frozen=True)
 class Training:
-    """How models are trained on what was released. Changing it is free: see `train_again`."""
+    """How models are trained on what was released. Changing it is free: see `train_again`.
+
+    `rounds` and `folds` are of scikit-learn's models, `warm_start` is of all, the others are of torch's.
+    """
 
     loss: str = "likelihood"
     epochs: int = 15
@@ -58,6 +90,8 @@ class Training:
     crop: int = 0
     flip: bool = False
     cutout: int = 0
+    rounds: int = 5
+    folds: int = 3
 
 
 @dataclass(frozen=True)
@@ -75,15 +109,47 @@ class Recipe:
     rows: int | None = None
     seed: int = 0
     about: str | None = None
+    table: Table | None = None
     release: ReleasePlan = field(default_factory=ReleasePlan)
     training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", str(Epsilon.of(self.epsilon)))
-        checks.one_of(tuple(MECHANISMS), mechanism=self.release.mechanism)
+        self._check_table()
+        plan = self.release.settled(two_classes=self._has_two_classes, own_file=self.table is not None)
+        object.__setattr__(self, "release", plan)
+        checks.one_of(tuple(MECHANISMS), mechanism=plan.mechanism)
+        self._check_settings(
+            item.name for item in fields(Training) if getattr(self.training, item.name) != item.default
+        )
         mixup = self.training.mixup
         if isinstance(mixup, tuple) and len(mixup) != self.release.stages:
             raise InvalidArgument(f"mixup must be one number, or one per stage ({self.release.stages}).")
+
+    def _check_table(self) -> None:
+        if self.table is not None:
+            _check_own_file(self.data)
+            if self.model not in SKLEARN_MODELS:
+                raise InvalidArgument(f"{unknown_model(self.model, SKLEARN_MODELS)} Other models do not read tables.")
+        elif self.data.lower().endswith(FILES):
+            raise InvalidArgument(
+                f"the file {self.data} needs its label column and its classes: --label and --classes, or [table] in a recipe."
+            )
+
+    @property
+    def _has_two_classes(self) -> bool:
+        if self.table is not None:
+            return self.table.n_classes == 2
+        return self.data in SURVEYS and len(SURVEYS[self.data].classes) == 2
+
+    def _check_settings(self, given: Iterable[str]) -> None:
+        """Raise where a setting of [training] was given that means nothing to the model."""
+        idle = [f"training.{name}" for name in given if means_nothing(self.model, name)]
+        if idle:
+            known = [item.name for item in fields(Training) if not means_nothing(self.model, item.name)]
+            raise InvalidArgument(
+                f"{', '.join(idle)} means nothing to {self.model}: leave it out. It knows training.{', '.join(known)}."
+            )
 
     @property
     def mechanism(self) -> type[LocalMechanism]:
@@ -95,41 +161,45 @@ class Recipe:
 
     @classmethod
     def read(cls, path: Path) -> Recipe:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InvalidArgument(f"there is no recipe at {path}.") from None
-        except UnicodeDecodeError:
-            raise InvalidArgument(f"{path} is not TOML: it is not text in UTF-8.") from None
-        return cls.parse(text, source=str(path))
+        return cls.of(read_values(path), source=str(path))
 
     @classmethod
     def parse(cls, text: str, *, source: str = "the recipe") -> Recipe:
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidArgument(f"{source} is not TOML: {error}") from None
-        return cls.of(values, source=source)
+        return cls.of(_parsed(text, source), source=source)
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, source: str = "the recipe") -> Recipe:
         """Make a recipe from TOML's values; every unknown key is an error."""
         given = dict(values)
         given["release"] = _filled(ReleasePlan, given.get("release", {}), f"{source}, [release]")
-        given["training"] = _filled(Training, given.get("training", {}), f"{source}, [training]")
-        missing = [name for name in ("data", "model", "epsilon") if given.get(name) is None]
-        if missing:
-            raise InvalidArgument(f"{source} must say {', '.join(missing)}.")
-        return _filled(cls, given, source)
+        settings = given.get("training", {})
+        given["training"] = _filled(Training, settings, f"{source}, [training]")
+        if given.get("table") is not None:
+            _check_own_file(given.get("data"))
+            given["table"] = _filled(Table, given["table"], f"{source}, [table]")
+        recipe: Recipe = _filled(cls, given, source)
+        recipe._check_settings(settings)
+        return recipe
 
     def changed(self, changes: Mapping[str, Any]) -> Recipe:
-        """Return the recipe with other values under dotted keys, such as training.epochs."""
-        return Recipe.of(with_keys(_nested(asdict(self)), changes), source="the changed recipe")
+        """Return the recipe with other values under dotted keys, such as training.epochs.
+
+        Stages and hold-out stay as they were settled. With a model of the other library goes what [training] says of the old
+        one's alone.
+        """
+        values = self._values(str(changes.get("model", self.model)))
+        return Recipe.of(with_keys(values, changes), source="the changed recipe")
+
+    def _values(self, model: str) -> dict[str, Any]:
+        """Return the recipe as TOML's values, without the settings that mean nothing to a model."""
+        values = _nested(asdict(self))
+        values["training"] = {key: each for key, each in values["training"].items() if not means_nothing(model, key)}
+        return values
 
     def toml(self) -> str:
         """Return the whole recipe as TOML."""
-        values = _nested(asdict(self))
-        tables = {name: values.pop(name) for name in ("release", "training")}
+        values = self._values(self.model)
+        tables = {name: values.pop(name) for name in ("table", "release", "training") if name in values}
         lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
@@ -138,8 +208,40 @@ class Recipe:
     def other_releases_than(self, other: Recipe) -> list[str]:
         """Return the keys that define the releases and differ: with none, both recipes can be trained on the same ones."""
         keys = [key for key in ("data", "rows", "epsilon") if getattr(self, key) != getattr(other, key)]
+        columns = [item.name for item in fields(Table) if item.name != "public_test"]
+        keys += [f"table.{key}" for key in columns if _of(self.table, key) != _of(other.table, key)]
         plan = [item.name for item in fields(ReleasePlan)]
         return keys + [f"release.{key}" for key in plan if getattr(self.release, key) != getattr(other.release, key)]
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Return the values of a recipe's file, as it says them."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidArgument(f"there is no recipe at {path}.") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{path} is not TOML: it is not text in UTF-8.") from None
+    return _parsed(text, str(path))
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"{source} is not TOML: {error}") from None
+
+
+def _check_own_file(data: Any) -> None:
+    if isinstance(data, str) and not data.lower().endswith(FILES):
+        raise InvalidArgument(
+            f"label, classes and all else of [table] are for a file of one's own ({' or '.join(FILES)}); {data!r} is "
+            "a dataset's name, which needs none of them."
+        )
+
+
+def _of(table: Table | None, key: str) -> Any:
+    return None if table is None else getattr(table, key)
 
 
 def with_keys(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +249,9 @@ def with_keys(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for key, value in changes.items():
         table, _, name = key.rpartition(".")
-        place = changed.setdefault(table, {}) if table else changed
+        if table and changed.get(table) is None:
+            changed[table] = {}
+        place = changed[table] if table else changed
         if not isinstance(place, dict):
             raise InvalidArgument(f"there is no {key} in a recipe: {table} is a value, not a table.")
         place[name] = value
@@ -164,6 +268,9 @@ def _filled(kind: Any, values: Any, source: str) -> Any:
         if name not in known:
             raise InvalidArgument(f"{source} knows no {name!r}. It knows: {', '.join(known)}.")
         given[name] = _fitting(f"{source}: {name}", str(known[name].type), value)
+    lacking = [name for name, item in known.items() if item.default is item.default_factory and given.get(name) is None]
+    if lacking:  # both are MISSING
+        raise InvalidArgument(f"{source} must say {', '.join(lacking)}.")
     return kind(**given)
 
 
@@ -174,6 +281,8 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
     kinds = kind.split(" | ")
     if isinstance(value, (list, tuple)) and "tuple[float, ...]" in kinds:
         return tuple(_fitting(name, "float", item) for item in value)
+    if isinstance(value, (list, tuple)) and "tuple[str, ...]" in kinds:
+        return tuple(str(item) if type(item) is int else _fitting(name, "str", item) for item in value)
     if isinstance(value, bool):
         if "bool" in kinds:
             return value
@@ -192,7 +301,7 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
 
 
 def is_dataclass_value(value: Any) -> bool:
-    return isinstance(value, (ReleasePlan, Training))
+    return isinstance(value, (Table, ReleasePlan, Training))
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

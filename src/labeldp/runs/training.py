@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 import labeldp
 from labeldp import checks, datasets
-from labeldp.budget import Guarantee, Ledger, create_ledger
+from labeldp.budget import Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
-from labeldp.learning import Learner, MultiStage
-from labeldp.runs.folder import Record, RunFolder, folder_named, write_whole
+from labeldp.learning import MultiStage
+from labeldp.runs import learners, ledgers, tables
+from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
+from labeldp.runs.grades import held_out, tested_on
+from labeldp.runs.learners import OneProcess
 from labeldp.runs.recipe import Recipe
-from labeldp.torch import Augmentation, TorchLearner, models
-from labeldp.torch.losses import TrainingSet
-from labeldp.torch.processes import on_first_process
 from labeldp.vault import LabelVault, Release
 
-Watch = Callable[[Record], None]
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
-OWN_LEDGER = (
-    "in the run folder, because the data goes by the name of a public benchmark: it covers this run alone. Labels that are not "
-    "public need a ledger of their owner's"
-)
+PUBLIC_LABELS = "its labels are public: they were read as they are, to test models on, and nothing protects them"
 
 
 def train(
@@ -51,21 +46,26 @@ def train(
 
     Privacy
     -------
-    Every label is charged at most the recipe's epsilon, to `ledger`, or to a new one in the run folder. A stage whose release
-    is in the folder is read back; only the first process holds labels. `command`, for the report, is public.
+    Every label is charged at most the recipe's epsilon: to `ledger`; else, of a file of one's own, to the ledger beside it,
+    which is made if there is none; else to a new one in the run folder. A stage whose release is in the folder is read back;
+    only the first process holds labels. `command`, for the report, is public.
     With `otherwise` a run that is there may get another model or [training]: it is trained anew on what it released.
     """
-    fabric = fabric or Fabric(accelerator="cpu", devices=1)
-    folder = RunFolder(out)
-    data = _load(recipe, data_dir, sealed=fabric.is_global_zero)
-    multistage = stages_of(recipe, data, fabric)
-    used = _used(recipe, data)
-    multistage.check(data.X, np.ones(data.n_rows, dtype=np.bool_), len(data.classes), recipe.epsilon, rows=used)
-    facts = _facts(data, data_dir, fabric) | {"command": command}
-    facts = on_first_process(fabric, lambda: _begun(folder, recipe, data, ledger, facts, otherwise))
-    with folder.locked() if fabric.is_global_zero else nullcontext():
-        vault = data.vault(ledger=facts["ledger"]) if fabric.is_global_zero else None
-        data = data.only_public()
+    learners.check_known(recipe.model)
+    processes = learners.processes(recipe.model, fabric)
+    first, folder = processes.is_global_zero, RunFolder(out)
+    sealed = _load(recipe, data_dir)
+    sealed = sealed if first else sealed.only_public()
+    data = learners.readable(recipe.model, sealed.only_public())
+    multistage = stages_of(recipe, data, processes)
+    labelled = _labelled(sealed)
+    used = _used(recipe, labelled)
+    multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
+    facts = _facts(recipe, sealed, data_dir, processes) | {"command": command}
+    facts = learners.once(processes, lambda: _begun(folder, recipe, sealed, used, ledger, facts, otherwise, watch))
+    with folder.locked() if first else nullcontext():
+        vault = sealed.vault(ledger=facts["ledger"]) if first else None
+        sealed = sealed.only_public()
         multistage.fit(
             data.X,
             vault,  # type: ignore[arg-type]  # None on other processes, which never ask
@@ -77,7 +77,7 @@ def train(
             test=tested_on(data),
         )
         if vault is not None:
-            _finish(folder, multistage, vault.certificate() | _ledger_words(facts))
+            _finish(folder, multistage, data, vault.certificate() | _around(facts), watch)
             vault.close()
     return folder
 
@@ -94,20 +94,23 @@ def train_again(
     otherwise: bool = False,
 ) -> RunFolder:
     """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
-    fabric = fabric or Fabric(accelerator="cpu", devices=1)
     folder, earlier = RunFolder(out), RunFolder(source)
     if not folder.exists and (changed := recipe.other_releases_than(earlier.recipe())):
         raise InvalidArgument(
-            f"{', '.join(changed)} cannot be changed: data, rows, epsilon and [release] define what {earlier.path} released; "
-            "model, seed and [training] can."
+            f"{', '.join(changed)} cannot be changed: data, rows, epsilon, [table] and [release] define what {earlier.path} "
+            "released; model, seed and [training] can."
         )
-    data = _load(recipe, data_dir, sealed=False)
-    multistage = stages_of(recipe, data, fabric)
-    facts = _facts(data, data_dir, fabric) | {"command": command}
+    learners.check_known(recipe.model)
+    processes = learners.processes(recipe.model, fabric)
+    known = (folder if folder.exists else earlier).facts()  # a run needs nothing but its own folder
+    public = _load_public(recipe, data_dir, known)
+    facts = _facts(recipe, public, data_dir, processes) | {"command": command}
+    data = learners.readable(recipe.model, public)
+    multistage = stages_of(recipe, data, processes)
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
-    facts = on_first_process(fabric, lambda: _begun_again(folder, recipe, earlier, facts, otherwise))
-    first = fabric.is_global_zero
+    facts = learners.once(processes, lambda: _begun_again(folder, recipe, earlier, facts, otherwise))
+    first = processes.is_global_zero
     with folder.locked() if first else nullcontext():
         multistage.refit(
             data.X,
@@ -118,34 +121,15 @@ def train_again(
             test=tested_on(data),
         )
         if first:
-            _finish(folder, multistage, folder.certificate())
+            _finish(folder, multistage, data, _without_test(folder.certificate()) | _unprotected(facts), watch)
     return folder
 
 
-def stages_of(recipe: Recipe, data: datasets.Dataset, fabric: Fabric | None = None) -> MultiStage:
+def stages_of(recipe: Recipe, data: datasets.Dataset, fabric: Fabric | OneProcess | None = None) -> MultiStage:
     """Return the multi-stage training that a recipe describes."""
     plan, how = recipe.release, recipe.training
-    learners = [
-        TorchLearner(
-            models.build(recipe.model, data.inputs, len(data.classes), seed=recipe.seed),
-            loss=how.loss,
-            epochs=how.epochs,
-            batch_size=how.batch_size,
-            learning_rate=how.learning_rate,
-            optimizer=how.optimizer,
-            momentum=how.momentum,
-            weight_decay=how.weight_decay,
-            schedule=how.schedule,
-            mixup=recipe.mixup(stage),
-            augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
-            averaging=how.averaging,
-            seed=recipe.seed + stage,
-            fabric=fabric,
-        )
-        for stage in range(plan.stages)
-    ]
     return MultiStage(
-        learners,
+        learners.learners_of(recipe, data, fabric),
         stages=plan.stages,
         split=plan.split,
         mechanism=recipe.mechanism,
@@ -157,52 +141,55 @@ def stages_of(recipe: Recipe, data: datasets.Dataset, fabric: Fabric | None = No
     )
 
 
-def tested_on(data: datasets.Dataset) -> Callable[[Learner], Record]:
-    """Return how a model does on the benchmark's public test split: accuracy, or the error of the expected rating."""
-
-    def test(model: Learner) -> Record:
-        predicted, truth = model.predict_proba(data.X_test), data.test_labels
-        if data.inputs["kind"] == "ids":
-            values = np.array(data.classes, dtype=np.float64)
-            error = models.expected_value(predicted, values) - values[truth]
-            return {"rows": len(truth), "rmse": float(np.sqrt(np.mean(error**2)))}
-        confusion = np.zeros((len(data.classes),) * 2, dtype=np.int64)
-        np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
-        return {
-            "rows": len(truth),
-            "accuracy": float(np.trace(confusion) / len(truth)),
-            "confusion": confusion.tolist(),
-        }
-
-    return test
-
-
-def _load(recipe: Recipe, data_dir: Path | None, *, sealed: bool) -> datasets.Dataset:
-    checks.one_of(models.names(), model=recipe.model)
-    data = datasets.load(recipe.data, data_dir=data_dir)
+def _load(recipe: Recipe, data_dir: Path | None) -> datasets.Dataset:
+    own_file = recipe.table is not None
+    data = tables.load(recipe, data_dir) if own_file else datasets.load(recipe.data, data_dir=data_dir)
     if recipe.rows is not None:
         checks.integer(rows=recipe.rows, at_least=1, at_most=data.n_rows)
-    return data if sealed else data.only_public()
+    return data
 
 
-def _used(recipe: Recipe, data: datasets.Dataset) -> NDArray[np.int64]:
+def _load_public(recipe: Recipe, data_dir: Path | None, known: Record) -> datasets.Dataset:
+    """Return the data without its labels, which must be the data that an earlier run of these facts saw."""
+    if recipe.table is None:
+        return _load(recipe, data_dir).only_public()
+    data = tables.load_features(recipe, data_dir, known)
+    _check_same_features(recipe, known, tables.digest(data))
+    return data
+
+
+def _labelled(data: datasets.Dataset) -> NDArray[np.bool_]:
+    """Return which rows have a label, where that is public."""
+    if data.missing is None:
+        return np.ones(data.n_rows, dtype=np.bool_)
+    with data.vault(budget="1") as vault:  # in memory, and asked nothing
+        return vault.labelled
+
+
+def _used(recipe: Recipe, labelled: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the rows that a recipe uses: the first so many of a dataset whose ledger knows them all."""
-    return np.arange(data.n_rows if recipe.rows is None else recipe.rows)
+    return np.flatnonzero(labelled[: recipe.rows])
 
 
 def _begun(
     folder: RunFolder,
     recipe: Recipe,
     data: datasets.Dataset,
+    used: NDArray[np.int64],
     ledger: Path | None,
     new_facts: Record,
     otherwise: bool,
+    watch: Watch | None,
 ) -> Record:
     """Return the facts of the run in the folder, which is made if it is new."""
+    beside = new_facts.pop("ledger_beside")
     if folder.exists:
-        facts = _same_run(folder, recipe, otherwise)
+        _check_same_features(recipe, folder.facts(), new_facts["features"])
+        facts = _same_run(folder, recipe, otherwise) | {"unprotected": new_facts["unprotected"]}
         if facts["own_ledger"]:
             facts["ledger"] = str(folder.ledger_file.absolute())  # wherever the folder has been moved to
+        elif facts["ledger_is_beside"]:
+            facts["ledger"] = str(beside)  # wherever the data has been moved to
         if ledger is not None and ledger.absolute() != Path(facts["ledger"]):
             raise InvalidArgument(f"the run in {folder.path} charges {facts['ledger']}: it cannot change its ledger.")
         return facts
@@ -211,24 +198,16 @@ def _begun(
             f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "
             "know: choose another folder."
         )
-    if ledger is None:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        if not folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
-            create_ledger(folder.ledger_file, budget=recipe.epsilon, n_rows=data.n_rows)
-    elif not ledger.exists():
-        raise InvalidArgument(
-            f"there is no ledger at {ledger}. Its owner makes it once: "
-            f"labeldp vault create --ledger {ledger} --budget {recipe.epsilon} --rows {data.n_rows}"
-        )
-    place = (folder.ledger_file if ledger is None else ledger).absolute()
+    place = ledgers.charged(folder, recipe, data, beside=beside, given=ledger, watch=watch or _nobody)
     with data.vault(ledger=place) as vault:
-        left = vault.remaining(_used(recipe, data))
+        left = vault.remaining(used)
         if not left >= Guarantee.of(recipe.epsilon, name="epsilon"):
             raise BudgetExhausted(
                 f"this run needs epsilon {recipe.epsilon} for every label, and {left} is left in {place}. "
-                + from_advice(place)
+                + ledgers.advice(place)
             )
-    return folder.create(recipe, new_facts | {"ledger": str(place), "own_ledger": ledger is None})
+    whose = {"own_ledger": place == folder.ledger_file.absolute(), "ledger_is_beside": place == beside}
+    return folder.create(recipe, new_facts | {"ledger": str(place)} | whose)
 
 
 def _begun_again(
@@ -238,20 +217,21 @@ def _begun_again(
     new_facts: Record,
     otherwise: bool,
 ) -> Record:
+    new_facts.pop("ledger_beside")
     if folder.exists:
         held = folder.hold_out()
         _check_certified(folder, [*folder.releases(), *([] if held is None else [held])])
-        return _same_run(folder, recipe, otherwise)
+        return _same_run(folder, recipe, otherwise) | {"unprotected": new_facts["unprotected"]}
     releases, hold_out = earlier.releases(), earlier.hold_out()  # all there, and whole
     _check_certified(earlier, [*releases, *([] if hold_out is None else [hold_out])])
-    TrainingSet.of(releases, recipe.training.loss)  # raises where the loss cannot read them
+    learners.check_readable(recipe, releases)
     folder.path.mkdir(parents=True, exist_ok=True)
     for file in sorted(earlier.path.glob("release-*.npz")):
         for copied in (file, file.with_suffix(".json")):
             shutil.copyfile(copied, folder.path / copied.name)
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
-    ledger = {key: earlier.facts()[key] for key in ("ledger", "own_ledger")}
+    ledger = {key: earlier.facts()[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
     return folder.create(recipe, new_facts | ledger | {"from": str(earlier.path)})
 
 
@@ -276,20 +256,47 @@ def _same_run(folder: RunFolder, recipe: Recipe, otherwise: bool) -> Record:
     return folder.facts()
 
 
-def _facts(data: datasets.Dataset, data_dir: Path | None, fabric: Fabric) -> Record:
+def _check_same_features(recipe: Recipe, known: Record, features: str | None) -> None:
+    if known["features"] != features:
+        raise InvalidArgument(
+            f"the features of {recipe.data} are not those of the rows whose labels this run asked: cells, rows or their order "
+            "have changed. Go on with the file as it was."
+        )
+
+
+def _facts(recipe: Recipe, data: datasets.Dataset, data_dir: Path | None, processes: Fabric | OneProcess) -> Record:
+    own_file = recipe.table is not None
     return {
         "version": labeldp.__version__,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "threads": torch.get_num_threads(),
-        "processes": fabric.world_size,
-        "data_dir": None if data_dir is None else os.path.abspath(data_dir),
+        "threads": learners.threads(recipe.model),
+        "processes": processes.world_size,
+        "data_dir": os.path.abspath(data_dir or "") if own_file or data_dir is not None else None,
         "inputs": data.inputs,
         "classes": list(data.classes),
+        "features": tables.digest(data) if own_file else None,
+        "unprotected": os.path.abspath(data.public_test) if own_file and data.public_test is not None else None,
+        "ledger_beside": tables.ledger_beside(recipe, data_dir) if own_file else None,
     }
 
 
-def _ledger_words(facts: Record) -> Record:
-    return {"ledger file": facts["ledger"], "ledger place": OWN_LEDGER if facts["own_ledger"] else "given by its owner"}
+def _around(facts: Record) -> Record:
+    """Return what a certificate should say of things that its ledger does not know."""
+    return {"ledger file": facts["ledger"], "ledger place": ledgers.in_words(facts)} | _unprotected(facts)
+
+
+def _unprotected(facts: Record) -> Record:
+    file = facts["unprotected"]
+    return {} if file is None else {"unprotected": {file: PUBLIC_LABELS}}
+
+
+def _without_test(certificate: Record) -> Record:
+    """Return a certificate of the same releases for a model that may be tested on something else."""
+    return {key: value for key, value in certificate.items() if key != "unprotected"}
+
+
+def _nobody(record: Record) -> None:
+    """Nobody watches."""
 
 
 def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, facts: Record) -> Watch:
@@ -298,7 +305,7 @@ def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, f
     def note(record: Record) -> None:
         folder.note(record)
         if record["kind"] == "stage" and vault is not None:
-            certificate = vault.certificate() | _ledger_words(facts)
+            certificate = vault.certificate() | _around(facts)
             write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
         if watch is not None:
             watch(record)
@@ -306,11 +313,17 @@ def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, f
     return note
 
 
-def _finish(folder: RunFolder, multistage: MultiStage, certificate: Record) -> None:
+def _finish(
+    folder: RunFolder, multistage: MultiStage, data: datasets.Dataset, certificate: Record, watch: Watch | None
+) -> None:
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
     multistage.model_.save(folder.model_file)
+    if multistage.hold_out_ is not None:
+        found = held_out(multistage.hold_out_, multistage.model_, data.X)
+        folder.note(found)
+        (watch or _nobody)(found)
     seconds = sum(record.get("seconds", 0.0) for record in folder.records() if record["kind"] == "epoch")
-    folder.note({"kind": "done", "seconds": seconds, "threads": torch.get_num_threads()})
+    folder.note({"kind": "done", "seconds": seconds, "threads": learners.threads(folder.recipe().model)})
     try:
         from labeldp import report
 
@@ -318,17 +331,3 @@ def _finish(folder: RunFolder, multistage: MultiStage, certificate: Record) -> N
         report.write_run(folder.path, classes=[str(name) for name in facts["classes"]], command=facts.get("command"))
     except MissingExtra:
         pass  # the run is whole without its picture; `labeldp[report]` draws it
-
-
-def from_advice(ledger: Path) -> str:
-    """Name the run that spent a ledger's labels, whose releases can be trained on again; or the ledger's owner."""
-    names = [entry.body["request"]["name"] for entry in Ledger(ledger).entries() if entry.body["kind"] == "charge"]
-    runs = [folder for name in names if (folder := folder_named(name)) is not None]
-    if not names:
-        return "Nothing was released yet: ask for less, or ask the label owner to raise this ledger's limit."
-    where = shlex.quote(_from_here(runs[-1])) if runs else "RUN"
-    return f"To train again on what was already released, at no cost: labeldp train --from {where} --out NEW"
-
-
-def _from_here(path: Path) -> str:
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -1,0 +1,171 @@
+"""From a recipe to its learners. Torch and scikit-learn are imported only where a model is theirs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from labeldp.datasets import Dataset
+from labeldp.errors import InvalidArgument, MissingExtra
+from labeldp.learning import Learner
+from labeldp.runs.families import SKLEARN_MODELS, family_of, unknown_model
+from labeldp.runs.recipe import Recipe
+from labeldp.vault import Release
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+T = TypeVar("T")
+Inputs = dict[str, Any]
+
+
+class OneProcess:
+    """The only process there is, where no Fabric is needed to say so."""
+
+    is_global_zero = True
+    world_size = 1
+
+
+def processes(model: str, fabric: Fabric | None) -> Fabric | OneProcess:
+    """Return the processes that a model is trained in."""
+    if family_of(model) == "sklearn":
+        return OneProcess()
+    with needs_torch(model):
+        from lightning_fabric import Fabric
+
+    return fabric or Fabric(accelerator="cpu", devices=1)
+
+
+def once(fabric: Fabric | OneProcess, ask: Callable[[], T]) -> T:
+    """Ask on the first process alone, and hand the answer to all."""
+    if isinstance(fabric, OneProcess):
+        return ask()
+    from labeldp.torch.processes import on_first_process
+
+    return on_first_process(fabric, ask)
+
+
+def threads(model: str) -> int | None:
+    """Return how many threads a model is trained by; scikit-learn does not say."""
+    if family_of(model) == "sklearn":
+        return None
+    import torch
+
+    return torch.get_num_threads()
+
+
+def check_known(model: str) -> None:
+    """Raise unless there is such a model, and what it needs is installed."""
+    if family_of(model) == "sklearn":
+        with needs_sklearn(model):
+            import labeldp.sklearn  # noqa: F401
+        return
+    close = difflib.get_close_matches(model, SKLEARN_MODELS, n=1, cutoff=0.7)
+    try:
+        from labeldp.torch import models
+    except ImportError:
+        if close:
+            raise InvalidArgument(unknown_model(model, SKLEARN_MODELS)) from None
+        raise _torch_is_missing(model) from None
+    if model not in models.names():
+        raise InvalidArgument(unknown_model(model, (*models.names(), *SKLEARN_MODELS)))
+
+
+def learners_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None) -> list[Learner]:
+    """Return one learner per stage."""
+    make = _estimator if family_of(recipe.model) == "sklearn" else _net
+    return [make(recipe, data, stage, fabric) for stage in range(recipe.release.stages)]
+
+
+def readable(model: str, data: Dataset) -> Dataset:
+    """Return public features as a model's learner takes them."""
+    if family_of(model) == "torch":
+        return data
+    from labeldp.sklearn import named
+
+    return Dataset(
+        data.name,
+        X=named.readable(data.X, data.inputs),
+        labels=None,
+        classes=data.classes,
+        X_test=named.readable(data.X_test, data.inputs),
+        test_labels=data.test_labels,
+        inputs=data.inputs,
+        missing=data.missing,
+        public_test=data.public_test,
+    )
+
+
+def check_readable(recipe: Recipe, releases: list[Release]) -> None:
+    """Raise where a recipe's loss cannot read releases that are there."""
+    if family_of(recipe.model) == "torch":
+        from labeldp.torch.losses import TrainingSet
+
+        TrainingSet.of(releases, recipe.training.loss)
+
+
+def loaded(model: str, inputs: Inputs, n_classes: int, file: Path) -> Learner:
+    """Return a fitted model from its file."""
+    if family_of(model) == "sklearn":
+        with needs_sklearn(model):
+            from labeldp.sklearn import SklearnLearner, named
+        return SklearnLearner(named.build(model, inputs, n_classes)).load(file)
+    with needs_torch(model):
+        from labeldp.torch import TorchLearner, models
+    return TorchLearner(models.build(model, inputs, n_classes)).load(file)
+
+
+def _estimator(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:  # noqa: ARG001
+    from labeldp.sklearn import SklearnLearner, named
+
+    seed, how = recipe.seed + stage, recipe.training
+    model = named.build(recipe.model, data.inputs, len(data.classes), seed=seed)
+    return SklearnLearner(model, rounds=how.rounds, folds=how.folds, seed=seed)
+
+
+def _net(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:
+    from labeldp.torch import Augmentation, TorchLearner, models
+
+    how = recipe.training
+    if data.inputs["kind"] in ("frame", "table"):
+        raise InvalidArgument(f"{recipe.model} does not read tables: choose one of {', '.join(SKLEARN_MODELS)}.")
+    return TorchLearner(
+        models.build(recipe.model, data.inputs, len(data.classes), seed=recipe.seed),
+        loss=how.loss,
+        epochs=how.epochs,
+        batch_size=how.batch_size,
+        learning_rate=how.learning_rate,
+        optimizer=how.optimizer,
+        momentum=how.momentum,
+        weight_decay=how.weight_decay,
+        schedule=how.schedule,
+        mixup=recipe.mixup(stage),
+        augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
+        averaging=how.averaging,
+        seed=recipe.seed + stage,
+        fabric=fabric,
+    )
+
+
+def _torch_is_missing(model: str) -> MissingExtra:
+    without = ", ".join(SKLEARN_MODELS)
+    return MissingExtra(f"{model} needs torch: pip install 'labeldp[torch]'. Models that do without: {without}.")
+
+
+@contextmanager
+def needs_torch(model: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError:
+        raise _torch_is_missing(model) from None
+
+
+@contextmanager
+def needs_sklearn(model: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError:
+        raise MissingExtra(f"{model} needs scikit-learn and skops: pip install 'labeldp[sklearn]'.") from None

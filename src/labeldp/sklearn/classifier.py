@@ -1,0 +1,196 @@
+"""LabelDPClassifier: any classifier, with label differential privacy, in the line one already writes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from labeldp.budget import Epsilon
+from labeldp.errors import InvalidArgument
+from labeldp.learning import MultiStage
+from labeldp.mechanisms import GroupedResponse, RRWithPrior
+from labeldp.sklearn.given import Given, hidden, opened, refuse_sealed
+from labeldp.sklearn.learner import LEAST_PROBABILITY, SklearnLearner
+from labeldp.sklearn.models import takes_weights
+from labeldp.vault import LabelVault
+from labeldp.vault.labels import Classes, Unsealed
+
+
+class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Fits a classifier to noisy reports of the labels, released at epsilon, in stages.
+
+    Parameters
+    ----------
+    estimator : a classifier with `predict_proba`, or a pipeline that ends in one. With `sample_weight` in its `fit` it learns
+        by EM from the likelihood of the reports; without, from one reported label per row.
+    epsilon : what each label may spend. Exact as text, "0.1"; there is no default.
+    classes : the declared classes, a list of names or numbers, or a count. Never learned from the labels: which ones occur may
+        be a secret. Not needed where y is sealed, because its vault has them.
+    stages : how many times labels are asked, each row once; the model of the stages before is the prior of the next. None
+        means one for two classes, whose best question no prior changes, and two otherwise.
+    mechanism : from an epsilon to a mechanism. None means GroupedResponse, or RRWithPrior for an estimator without weights.
+    split, temperature, hold_out : of the stages, see `MultiStage`. Held-out rows are released as `hold_out_`, by plain
+        randomized response, for `labeldp.metrics`.
+    rounds, folds : of EM, see `SklearnLearner`.
+    warm_start : begin each stage with the model of the one before.
+    seed : of the public partition and folds. The noise has no seed: no two fits are the same.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted, as everywhere in scikit-learn; columns of `predict_proba` are in this order.
+    estimator_ : the fitted estimator; it predicts numbers, not names.
+    certificate_ : what was released and what that promises. With a y that was not sealed it covers this fit alone.
+    releases_, hold_out_ : the noisy reports, which can be learned from again, free.
+    feature_names_in_, n_features_in_ : of X.
+
+    Privacy
+    -------
+    epsilon-label-DP for every label of y. Features, weights, classes and which rows there are are public. No attribute of
+    the fitted model, and no pickle of it, holds a label.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ldp.sklearn.LabelDPClassifier(LogisticRegression(max_iter=500), epsilon=4, classes=3).fit(X, y)
+    >>> model.predict_proba(X).shape, model.certificate_["spent"]["epsilon"]
+    ((150, 3), '4')
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        epsilon: Any = None,
+        classes: Any = None,
+        stages: int | None = None,
+        mechanism: Any = None,
+        split: Any = None,
+        temperature: float = 1.0,
+        hold_out: float = 0.0,
+        rounds: int = 5,
+        folds: int = 3,
+        warm_start: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.classes = classes
+        self.stages = stages
+        self.mechanism = mechanism
+        self.split = split
+        self.temperature = temperature
+        self.hold_out = hold_out
+        self.rounds = rounds
+        self.folds = folds
+        self.warm_start = warm_start
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
+        """Seal y, if it is not sealed, release it in stages, and learn from what was released.
+
+        Parameters
+        ----------
+        y : the labels, which are sealed here; or `vault.sealed()`, rows of a vault, which is then charged.
+        sample_weight : public weights: they must not depend on y.
+        """
+        y = hidden(y)
+        with opened(self, X, y, sample_weight, fit_params, self._seal) as given:
+            names = self._names(given)
+            multistage = self._multistage(len(names), given).fit(given.X, given.labels, self._epsilon())
+            certificate = given.certificate()
+        return self._learned(names, multistage, multistage.model_, certificate)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return one row of probabilities per row of X, in the order of `classes_`."""
+        check_is_fitted(self, "estimator_")
+        if getattr(X, "ndim", 2) != 1:  # of one row that is not a table the estimator says what to do
+            validate_data(self, X, skip_check_array=True, reset=False)
+        return self._model.predict_proba(X)[:, self._order]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class of each row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return log probabilities; with two classes the log odds of the second."""
+        logs = np.log(np.maximum(self.predict_proba(X), LEAST_PROBABILITY**2))
+        return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on labels that are read as they are: give it public ones. Sealed ones are refused."""
+        refuse_sealed(y)
+        return float(super().score(X, y, sample_weight))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags, tags.non_deterministic = inner.input_tags, True
+        return tags
+
+    # ---- what defines the release ------------------------------------------------------------------------------------
+
+    def _epsilon(self) -> Any:
+        if self.epsilon is None:
+            raise InvalidArgument("epsilon must be given: what each label may spend, such as epsilon=1.")
+        Epsilon.of(self.epsilon)  # says what is wrong with it under its own name
+        return self.epsilon
+
+    def _seal(self, labels: Unsealed) -> LabelVault:
+        if self.classes is None:
+            raise InvalidArgument(
+                "classes must be given, such as classes=['no', 'yes'] or classes=10: they are public, and are never learned "
+                "from the labels."
+            )
+        return LabelVault(labels.labels, classes=self.classes, budget=self._epsilon())
+
+    def _names(self, given: Given) -> tuple[Any, ...]:
+        names = tuple(given.labels.classes)
+        if self.classes is not None and set(Classes.declared(self.classes).names) != set(names):
+            raise InvalidArgument("classes must be those of the vault whose labels y is, or be left out.")
+        return names
+
+    def _multistage(self, n_classes: int, given: Given) -> MultiStage:
+        return MultiStage(
+            self._learner(given),
+            stages=self.stages if self.stages is not None else 1 if n_classes == 2 else 2,
+            split=self.split,
+            mechanism=self._mechanism(),
+            temperature=self.temperature,
+            warm_start=self.warm_start,
+            hold_out=self.hold_out,
+            seed=self.seed,
+        )
+
+    def _mechanism(self) -> Any:
+        usual = GroupedResponse if takes_weights(self.estimator) else RRWithPrior
+        return usual if self.mechanism is None else self.mechanism
+
+    def _learner(self, given: Given) -> SklearnLearner:
+        return SklearnLearner(
+            self.estimator,
+            rounds=self.rounds,
+            folds=self.folds,
+            seed=self.seed,
+            sample_weight=given.weights,
+            fit_params=given.params,
+        )
+
+    def _learned(self, names: tuple[Any, ...], asked: MultiStage, learner: Any, certificate: dict[str, Any]) -> Self:
+        """Keep the fitted model, the releases, and no more."""
+        self.classes_, self._order = np.unique(np.array(names), return_index=True)
+        self.releases_, self.hold_out_ = asked.releases_, asked.hold_out_
+        self.certificate_ = certificate
+        self._model = learner.model_
+        self.estimator_ = self._model.estimator
+        return self

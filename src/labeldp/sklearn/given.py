@@ -1,0 +1,122 @@
+"""What a caller gives to `fit`: features, and labels that are sealed already or are sealed here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled, process_routing
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from labeldp.errors import InvalidArgument, InvalidLabels, TrustError
+from labeldp.sklearn.rows import Rows, taken
+from labeldp.vault import LabelVault, SealedColumn
+from labeldp.vault.labels import Unsealed
+from labeldp.vault.sealed import SEALED
+
+THIS_FIT = (
+    "this fit alone. The labels were given unsealed, and this library has no memory of them: another fit on the same labels "
+    "adds its own epsilon. Seal them once, with LabelVault(...).sealed(), and every fit is charged to one budget."
+)
+THE_VAULT = "everything that the vault of these labels has released so far, this fit included."
+
+
+@dataclass(frozen=True)
+class Given:
+    """Features and a holder of their labels, row by row, and public weights and parameters in the same order."""
+
+    X: Rows
+    labels: LabelVault | SealedColumn
+    weights: NDArray[np.float64] | None
+    params: dict[str, Any]
+    covers: str
+
+    def certificate(self) -> dict[str, Any]:
+        return self.labels.certificate() | {"covers": self.covers}
+
+
+def hidden(y: Any) -> Unsealed | SealedColumn | None:
+    """Return y so that no frame of a traceback shows a label."""
+    return y if y is None or isinstance(y, SealedColumn) else Unsealed(y)
+
+
+@contextmanager
+def opened(
+    estimator: Any,
+    X: Any,
+    y: Unsealed | SealedColumn | None,
+    sample_weight: Any,
+    fit_params: dict[str, Any],
+    seal: Callable[[Unsealed], LabelVault],
+) -> Iterator[Given]:
+    """Yield what was given, with labels that `seal` has sealed if they were not; a vault made here is closed again."""
+    if y is None:
+        raise InvalidArgument(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: give the labels, or vault.sealed()."
+        )
+    validate_data(estimator, X, skip_check_array=True)  # notes the names and number of features
+    params = _routed(estimator, fit_params)
+    features = Rows(X)
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise InvalidArgument("X must be real: Complex data not supported.")
+    if len(features) < 2:
+        raise InvalidArgument(f"X must have at least two rows to learn from, got n_samples={len(features)}.")
+    if isinstance(y, Unsealed):
+        y = _column(y)
+    n_rows = len(y) if isinstance(y, SealedColumn) else len(y.labels)
+    if n_rows != len(features):
+        raise InvalidArgument(f"X and y have inconsistent numbers of samples: {len(features)} and {n_rows}.")
+    weights = None
+    if sample_weight is not None:
+        weights = _check_sample_weight(
+            sample_weight, np.empty((len(features), 1)), dtype=np.float64, copy=True, ensure_non_negative=True
+        )
+    if isinstance(y, SealedColumn):
+        column, order = y.in_order()
+        params = {name: taken(value, order, len(order)) for name, value in params.items()}
+        yield Given(Rows(features[order]), column, None if weights is None else weights[order], params, THE_VAULT)
+        return
+    with seal(y) as vault:
+        yield Given(features, vault, weights, params, THIS_FIT)
+
+
+def refuse_sealed(y: Any) -> None:
+    """Raise where a score is asked against labels that are sealed."""
+    if isinstance(y, SealedColumn):
+        raise TrustError(SEALED)
+
+
+def _column(y: Unsealed) -> Unsealed:
+    """Return labels as scikit-learn reads them: a column, also from a table with one, of which it warns."""
+    column, problem = _try_to_read(y)
+    if column is None:
+        raise InvalidLabels(problem)
+    if problem:
+        warnings.warn(problem, DataConversionWarning, stacklevel=5)
+    return column
+
+
+def _try_to_read(y: Unsealed) -> tuple[Unsealed | None, str]:
+    if hasattr(y.labels, "isna") and getattr(y.labels, "ndim", 0) == 1:
+        return y, ""  # a pandas column, whose missing labels sealing knows
+    try:
+        values = np.asarray(y.labels)
+    except Exception:  # what it says could quote a label
+        return None, "y should be a 1d array; this object cannot be read as one."
+    if values.ndim == 2 and values.shape[1] == 1:
+        return Unsealed(values[:, 0]), "A column-vector y was passed when a 1d array was expected: give y.ravel()."
+    return (Unsealed(values), "") if values.ndim == 1 else (None, f"y should be a 1d array, got shape {values.shape}.")
+
+
+def _routed(estimator: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    """Return what the wrapped estimator's `fit` is to be given."""
+    _raise_for_params(fit_params, estimator, "fit")
+    if not fit_params or not _routing_enabled():
+        return {}
+    return dict(process_routing(estimator, "fit", **fit_params).estimator.fit)

@@ -1,0 +1,324 @@
+"""A scikit-learn classifier as a learner: expectation maximisation on the likelihood of what was reported."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from pydoc import locate
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+import skops.io
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.dummy import DummyClassifier
+
+from labeldp import checks
+from labeldp.errors import InvalidArgument
+from labeldp.learning import evidence
+from labeldp.learning.learner import Examples, Watch
+from labeldp.sklearn.calibration import calibrated
+from labeldp.sklearn.models import (
+    Model,
+    Numbers,
+    Steps,
+    Table,
+    Task,
+    cannot_learn,
+    fit_steps,
+    joined,
+    name_of,
+    split,
+    takes_weights,
+)
+from labeldp.sklearn.rows import Rows, taken, telling
+from labeldp.vault import HistogramRelease
+from labeldp.vault.files import renamed_when_whole
+
+T = TypeVar("T")
+
+LEAST_PROBABILITY = 1e-6
+"""No label is believed impossible because a model said so."""
+REHEARSED_ROWS = 500
+TRUSTED_TYPES = ("sklearn.", "numpy.", "scipy.", "xgboost.", "lightgbm.", "collections.OrderedDict")
+TRUSTED_FUNCTIONS = ("sklearn.feature_selection.",)
+"""Where the types and functions in a model file may come from. A transformer calls functions: others would be code."""
+
+
+class SklearnLearner:
+    """Learns from the likelihood of reports with any classifier that has `predict_proba` and takes `sample_weight`.
+
+    EM: every row is believed to have each label with some probability; the classifier is fitted to all labels, weighted by
+    these beliefs, and its predictions times the likelihood of the reports are the next beliefs. What it predicts for a row
+    comes from a fit to other rows (`folds`): a flexible classifier would otherwise confirm its own noise. The first
+    predictions are made as sure of themselves as the reports bear out, which saves most of the rounds.
+
+    A classifier without `sample_weight` is fitted once, to one reported label per row, as if it were true.
+
+    Parameters
+    ----------
+    estimator : the classifier, or a pipeline that ends in one; it is cloned, never changed. A pipeline's transformers are
+        fitted once, to the rows of the releases; one that reads labels sees one per row, drawn from its likelihood.
+    rounds, folds : of EM. They cost rounds * folds + 1 fits, each to about K copies of the rows.
+    seed : of the folds. Public; no seed reaches privacy noise.
+    sample_weight : public weights, one per row of X.
+    fit_params : more of what the classifier's `fit` takes; what has one entry per row of X goes along with its rows.
+
+    Privacy
+    -------
+    Free: it reads releases, and no label.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        rounds: int = 5,
+        folds: int = 3,
+        seed: int = 0,
+        sample_weight: Any = None,
+        fit_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.rounds = checks.integer(rounds=rounds, at_least=1)
+        self.folds = checks.integer(folds=folds, at_least=2)
+        self.seed = checks.integer(seed=seed, at_least=0)
+        self.sample_weight = sample_weight
+        self.fit_params = dict(fit_params or {})
+        self.model_: Model | None = None
+
+    @property
+    def learns_from(self) -> Literal["labels", "likelihood"]:
+        return "likelihood" if takes_weights(self.estimator) else "labels"
+
+    def check(self, X: Any, n_classes: int) -> None:
+        """Raise where the classifier cannot learn from X: it rehearses on some rows, with labels that are made up."""
+        X = _as_rows(X)
+        if not hasattr(split(self.estimator)[1], "predict_proba"):
+            raise InvalidArgument(
+                f"{name_of(self.estimator)} has no predict_proba, which priors and beliefs are made of: choose a classifier "
+                "that has, or wrap it in sklearn.calibration.CalibratedClassifierCV."
+            )
+        if self.sample_weight is not None and not takes_weights(self.estimator):
+            raise InvalidArgument(
+                f"{name_of(self.estimator)} takes no sample_weight: leave it out, or choose another classifier."
+            )
+        rows = telling(X, REHEARSED_ROWS)
+        beliefs = np.full((len(rows), n_classes), 0.1 / n_classes)
+        beliefs[np.arange(len(rows)), np.arange(len(rows)) % n_classes] += 0.9
+        try:
+            steps, task = self._task(X, rows, beliefs)
+            model = task.fit_beliefs(np.arange(len(rows)), beliefs) if takes_weights(self.estimator) else None
+            model = model or task.fit_labels(beliefs.argmax(axis=1), n_classes)
+            self._joined(steps, model).predict_proba(X[rows[:1]])
+        except Exception as error:  # no label was touched: what it says is public
+            raise cannot_learn(self.estimator, error) from error
+
+    # ---- learning ----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        releases: Examples | Sequence[Examples],
+        *,
+        start: SklearnLearner | None = None,
+        checkpoint: Path | None = None,
+        watch: Watch | None = None,
+    ) -> Self:
+        """Learn from one or more releases; see `Learner.fit`.
+
+        The fit to all rows goes on from the coefficients of `start`, where the classifier has a warm start.
+        """
+        given = evidence.checked(releases)
+        local = [each for each in given if not isinstance(each, HistogramRelease)]
+        if len(local) < len(given):
+            raise InvalidArgument("a scikit-learn classifier learns from local reports, not from histograms.")
+        X, n_classes = _as_rows(X), len(evidence.classes_of(given[0]))
+        if self.learns_from == "labels":
+            rows, labels = evidence.noisy_labels(local)
+            evidence.check_rows(rows, len(X))
+            return self._fit_labels(X, rows, labels, n_classes, watch)
+        rows, logs = evidence.log_likelihoods(local)
+        evidence.check_rows(rows, len(X))
+        return self._fit_likelihood(X, rows, np.exp(logs - logs.max(axis=1, keepdims=True)), start, checkpoint, watch)
+
+    def _fit_likelihood(
+        self,
+        X: Rows,
+        rows: Numbers,
+        likelihood: Table,
+        start: SklearnLearner | None,
+        checkpoint: Path | None,
+        watch: Watch | None,
+    ) -> Self:
+        predicted = np.full(likelihood.shape, 1 / likelihood.shape[1])
+        steps, task = self._task(X, rows, posterior(predicted, likelihood))
+        mark = self._fingerprint(rows, likelihood)
+        done, predicted = _read(checkpoint, mark) or (0, predicted)
+        for number in range(done + 1, self.rounds + 1):
+            began = time.perf_counter()
+            predicted = self._predicted_by_others(task, posterior(predicted, likelihood))
+            if number == 1:
+                predicted = calibrated(predicted, likelihood, task.weights)
+            if watch is not None:
+                self.model_ = self._joined(steps, self._fitted_to_all(task, posterior(predicted, likelihood), start))
+                loss = -float(np.log((predicted * likelihood).sum(axis=1)).mean())
+                watch(_record(number, self.rounds, loss, time.perf_counter() - began, len(rows)))
+            _write(checkpoint, mark, number, predicted)
+        self.model_ = self._joined(steps, self._fitted_to_all(task, posterior(predicted, likelihood), start))
+        return self
+
+    def _predicted_by_others(self, task: Task, beliefs: Table) -> Table:
+        """Return every row's predictions by a classifier that was fitted to the beliefs about other rows."""
+        n_rows = len(beliefs)
+        folds = np.random.default_rng([self.seed, 0xF01D]).permutation(n_rows) % min(self.folds, n_rows)
+        predicted = np.full(beliefs.shape, 1 / beliefs.shape[1])
+        for fold in range(self.folds if n_rows > 1 else 0):
+            others, own = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+            if len(own):
+                predicted[own] = task.fit_beliefs(others, beliefs[others]).predict_proba(task.X[own])
+        return bounded(predicted)
+
+    def _fitted_to_all(self, task: Task, beliefs: Table, start: SklearnLearner | None) -> Model:
+        return task.fit_beliefs(np.arange(len(beliefs)), beliefs, None if start is None else start.model_)
+
+    def _fit_labels(self, X: Rows, rows: Numbers, labels: Numbers, n_classes: int, watch: Watch | None) -> Self:
+        """Fit once to the reported labels: all that can be done with a classifier that takes no weights."""
+        began = time.perf_counter()
+        steps, task = self._task(X, rows, np.eye(n_classes)[labels])
+        self.model_ = self._joined(steps, task.fit_labels(labels, n_classes))
+        if watch is not None:
+            predicted = bounded(self.predict_proba(X[rows]))
+            loss = -float(np.log(predicted[np.arange(len(rows)), labels]).mean())
+            watch(_record(1, 1, loss, time.perf_counter() - began, len(rows)))
+        return self
+
+    def _task(self, X: Rows, rows: Numbers, beliefs: Table) -> tuple[Steps, Task]:
+        """Fit a pipeline's transformers and return them, with what the classifier at its end is to learn from."""
+        steps, classifier = split(self.estimator)
+        steps, features = fit_steps(steps, X[rows], drawn(beliefs, self.seed))
+        weights = (
+            np.ones(len(rows)) if self.sample_weight is None else np.asarray(self.sample_weight, dtype=float)[rows]
+        )
+        params = {name: taken(value, rows, len(X)) for name, value in self.fit_params.items()}
+        return steps, Task(classifier, Rows(features), weights, params)
+
+    def _joined(self, steps: Steps, model: Model) -> Model:
+        return replace(model, estimator=joined(self.estimator, steps, model.estimator))
+
+    # ---- the fitted model --------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return one row of K probabilities per row of X."""
+        return self._fitted().predict_proba(X.X if isinstance(X, Rows) else X)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier in the format of skops, which holds no code."""
+        model = self._fitted()
+        state = {"estimator": model.estimator, "seen": model.seen, "n_classes": model.n_classes}
+        with renamed_when_whole(Path(path)) as file:
+            file.write(skops.io.dumps(state))
+
+    def load(self, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote of a classifier of the same kind."""
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError:
+            raise InvalidArgument(f"there is no model at {path}.") from None
+        try:
+            named = skops.io.get_untrusted_types(data=data)
+            model = Model(**skops.io.loads(data, trusted=[name for name in named if _trusted(name)]))
+            same = type(split(model.estimator)[1]) in (type(split(self.estimator)[1]), DummyClassifier)
+        except Exception as error:
+            raise InvalidArgument(f"{path} does not hold a model of skops ({type(error).__name__}).") from None
+        if not same:
+            raise InvalidArgument(f"{path} does not hold a {name_of(self.estimator)}.")
+        self.model_ = model
+        return self
+
+    def _fitted(self) -> Model:
+        if self.model_ is None:
+            raise InvalidArgument("this SklearnLearner has not been fitted: call fit(X, releases) first.")
+        return self.model_
+
+    def ask_once(self, ask: Callable[[], T]) -> T:
+        return ask()
+
+    def _fingerprint(self, rows: Numbers, likelihood: Table) -> str:
+        named = sorted(self.estimator.get_params().items())  # its own repr leaves out what is long
+        settings = (type(self.estimator).__name__, named, self.rounds, self.folds, self.seed)
+        digest = hashlib.sha256(repr(settings).encode())
+        weights = () if self.sample_weight is None else (np.asarray(self.sample_weight, dtype=float),)
+        for array in (rows, likelihood, *weights):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def posterior(predicted: Table, likelihood: Table) -> Table:
+    """Return the beliefs about each row's label: prediction times likelihood, normalised. The E-step of EM."""
+    joint = predicted * likelihood
+    return joint / joint.sum(axis=1, keepdims=True)
+
+
+def bounded(predicted: Table) -> Table:
+    """Return probabilities none of which is 0."""
+    kept = np.maximum(predicted, LEAST_PROBABILITY)
+    return kept / kept.sum(axis=1, keepdims=True)
+
+
+def drawn(beliefs: Table, seed: int) -> Numbers:
+    """Return one label per row, drawn from the beliefs about it."""
+    chances = np.random.default_rng([seed, 0xD4A3]).random((len(beliefs), 1))
+    return (beliefs.cumsum(axis=1) < chances * beliefs.sum(axis=1, keepdims=True)).sum(axis=1)
+
+
+def _trusted(name: str) -> bool:
+    """Tell whether what a model file names may be used: a type of a known library, or a score of features."""
+    if not name.startswith(TRUSTED_TYPES):
+        return False
+    return name.startswith(TRUSTED_FUNCTIONS) or isinstance(locate(name), type)
+
+
+def _record(number: int, rounds: int, loss: float, seconds: float, rows: int) -> dict[str, Any]:
+    return {
+        "epoch": number,
+        "epochs": rounds,
+        "loss": loss,
+        "learning_rate": None,
+        "seconds": seconds,
+        "rows": rows,
+    }
+
+
+def _write(checkpoint: Path | None, mark: str, number: int, predicted: Table) -> None:
+    if checkpoint is not None:
+        with renamed_when_whole(checkpoint) as file:
+            np.savez(file, allow_pickle=False, mark=np.array(mark), number=np.array(number), predicted=predicted)
+
+
+def _read(checkpoint: Path | None, mark: str) -> tuple[int, Table] | None:
+    if checkpoint is None or not checkpoint.exists():
+        return None
+    try:
+        with np.load(checkpoint, allow_pickle=False) as stored:
+            found, number, predicted = str(stored["mark"]), int(stored["number"]), stored["predicted"]
+    except Exception as error:
+        raise InvalidArgument(f"{checkpoint} is not a whole checkpoint ({type(error).__name__}): remove it.") from None
+    if found != mark:
+        raise InvalidArgument(
+            f"{checkpoint} was made by a training with other releases, settings or starting weights, and cannot be gone on "
+            "from. Resume with the recipe it was made with, or use another folder."
+        )
+    return number, predicted
+
+
+def _as_rows(X: Any) -> Rows:
+    if isinstance(X, Rows):
+        return X
+    if isinstance(X, np.ndarray) or issparse(X):
+        return Rows(X)
+    raise InvalidArgument(f"X must be an array, a sparse matrix, or labeldp.sklearn.Rows(X), got {type(X).__name__}.")
