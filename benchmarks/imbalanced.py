@@ -45,6 +45,7 @@ SLOPES = np.array([0.9, -0.7, 0.5, 0.4, 0.0, 0.0])
 OFFSET = -5.4112
 """Makes the mean chance RATE, for normal features."""
 ROUNDS = 30
+RELEASES = 200
 COST, WORTH = 1, 50
 """Of contacting somebody, and of a conversion: it pays where a conversion is likelier than 2 %."""
 LEAST = 1e-6
@@ -97,8 +98,6 @@ def draw_of(data: Conversions, epsilon: str) -> list[Record]:
     ours = model.predict_proba(data.X_test)[:, 1]
     predictions = (naive, undone, ours, again.predict_proba(data.X_test)[:, 1])
     cell = [{"method": method, **data.figures(chances)} for method, chances in zip(METHODS, predictions, strict=True)]
-    shares = release.class_frequencies()
-    cell[2] |= {"share": float(shares.estimates[1]), "share_error": float(shares.standard_errors[1])}
     cell[3] |= graded(data, epsilon, predictions[3])
     return cell
 
@@ -131,23 +130,34 @@ def measure(draws: int) -> list[Record]:
     records: list[Record] = json.loads(RESULTS.read_text())["records"] if RESULTS.exists() else []
     known = {(each["rows"], each["epsilon"], each["draw"]) for each in records}
 
-    def note(n_rows: int, epsilon: str, draw: int, cell: list[Record], seconds: float) -> None:
+    def note(n_rows: int, epsilon: str, draw: int | str, cell: list[Record], seconds: float) -> None:
         where = {"rows": n_rows, "epsilon": epsilon, "draw": draw, "seconds": seconds}
         records.extend({**where, **each} for each in cell)
         RESULTS.write_text(json.dumps({**facts(draws), "records": records}, indent=1) + "\n")
         print(f"{n_rows} rows, epsilon {epsilon}, draw {draw}: {seconds:.0f} s", flush=True)
 
-    for n_rows, epsilons in ((TRAIN, EPSILONS), (MANY, MANY_EPSILONS)):
+    for n_rows, epsilons, times in ((TRAIN, EPSILONS, draws), (MANY, MANY_EPSILONS, draws // 2)):
         data = Conversions(n_rows)
         if (n_rows, "inf", 0) not in known:
             note(n_rows, "inf", 0, without_noise(data), 0.0)
         for epsilon in epsilons:
-            for draw in range(draws):
+            if n_rows == TRAIN and (n_rows, epsilon, "rate") not in known:
+                note(n_rows, epsilon, "rate", shares(data, epsilon), 0.0)
+            for draw in range(times):
                 if (n_rows, epsilon, draw) not in known:
                     began = time.process_time()
                     cell = draw_of(data, epsilon)
                     note(n_rows, epsilon, draw, cell, time.process_time() - began)
     return records
+
+
+def shares(data: Conversions, epsilon: str) -> list[Record]:
+    """Return the rate as estimated from many releases, each of which is one study of its own."""
+    found = []
+    for _ in range(RELEASES):
+        vault = ldp.LabelVault(data.true_labels, classes=2, budget=epsilon)
+        found.append(float(vault.release(ldp.RandomizedResponse(epsilon)).class_frequencies().estimates[1]))
+    return [{"method": "rate", "shares": found}]
 
 
 def without_noise(data: Conversions) -> list[Record]:
@@ -174,7 +184,7 @@ def cell(found: np.ndarray, digits: int, scale: float = 1) -> str:
     return f"{scale * found.mean():.{digits}f}{error}"
 
 
-FIGURES = {"accuracy": (2, 100), "auc": (3, 1), "log_loss": (4, 1), "mean": (2, 100), "gain": (0, 1)}
+FIGURES = {"accuracy": (1, 100), "auc": (3, 1), "log_loss": (4, 1), "mean": (2, 100), "gain": (0, 1)}
 HEAD = "| ε | method | accuracy, % | AUC | log loss | mean probability, % | gain |\n|---|---|---|---|---|---|---|"
 
 
@@ -206,9 +216,9 @@ def reported() -> str:
 
 
 def needed(records: list[Record]) -> str:
-    """Return the standard error of an estimated rate, by the formula and over the draws, and the rows for a small one."""
+    """Return the standard error of an estimated rate, by the formula and over many releases, and the rows for a small one."""
     lines = [
-        f"| ε | standard error with {TRAIN:,} rows, points | seen over the draws | rows for a tenth of the rate | "
+        f"| ε | standard error with {TRAIN:,} rows, points | seen in {RELEASES} releases | rows for a tenth of the rate | "
         "positives among them |",
         "|---|---|---|---|---|",
     ]
@@ -218,8 +228,7 @@ def needed(records: list[Record]) -> str:
         else:
             yes, no = map(float, odds(epsilon))
             one = (no * (1 - no)) ** 0.5 / (yes - no)
-            shares = values(records, "share", rows=TRAIN, epsilon=epsilon)
-            seen = f"{100 * shares.std(ddof=1):.2f}"
+            seen = f"{100 * values(records, 'shares', rows=TRAIN, epsilon=epsilon).std(ddof=1):.2f}"
         rows = int(float(f"{(one / (RATE / 10)) ** 2:.2g}"))
         shown = "no noise" if epsilon == "none" else epsilon
         lines.append(f"| {shown} | {100 * one / TRAIN**0.5:.2f} | {seen} | {rows:,} | {int(RATE * rows):,} |")
@@ -296,7 +305,7 @@ def facts(draws: int) -> Record:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=10, help="with four times the rows: half as many")
     parser.add_argument("--show", action="store_true", help="only write the tables and the plot anew")
     arguments = parser.parse_args()
     records = json.loads(RESULTS.read_text())["records"] if arguments.show else measure(arguments.draws)

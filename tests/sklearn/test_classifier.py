@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectKBest
@@ -20,7 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import labeldp as ldp
 from labeldp.randomness import InsecureBits
@@ -315,3 +316,25 @@ def test_conversions_at_one_percent_are_predicted_with_calibrated_probabilities(
 def rate_of(y):
     """The best that can be said without any feature."""
     return np.tile([1 - y.mean(), y.mean()], (len(y), 1))
+
+
+def test_a_category_that_only_later_stages_meet_stops_nothing():
+    """Transformers that read no labels are fitted to all rows: a plain OneHotEncoder has seen every category."""
+    rows = 90
+    X = pd.DataFrame({"town": ["a"] * (rows - 1) + ["rare"], "age": np.arange(rows)})
+    encode = ColumnTransformer([("town", OneHotEncoder(), ["town"])], remainder="passthrough")
+    model = LabelDPClassifier(
+        make_pipeline(encode, LogisticRegression(max_iter=2000)), epsilon=4, classes=3, stages=3, rounds=1
+    )
+    for seed in range(3):  # whichever stage has the rare one
+        model.set_params(seed=seed).fit(X, np.arange(rows) % 3)
+        assert model.predict_proba(X).shape == (rows, 3)
+
+
+def test_boosting_that_decides_for_itself_does_not_stop_early_but_may_be_told_to():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    for given, used in (("auto", False), (True, True)):
+        boosting = HistGradientBoostingClassifier(max_iter=3, early_stopping=given)
+        model = LabelDPClassifier(boosting, epsilon=4, classes=2, rounds=1).fit(X, y)
+        assert model.estimator_.early_stopping is used and boosting.early_stopping == given

@@ -67,9 +67,11 @@ def test_raw_labels_are_sealed_in_fit():
 
 def test_the_hold_out_is_randomized_response_on_rows_of_its_own():
     X, y = problem()
-    best = LabelDPSearchCV(private(), GRID, hold_out=0.25).fit(X, vault_of(y).sealed()).best_estimator_
-    assert best.hold_out_.receipt.mechanism["name"] == "RandomizedResponse" and len(best.hold_out_) == 100
-    rows = np.concatenate([release.rows for release in [*best.releases_, best.hold_out_]])
+    search = LabelDPSearchCV(private(), GRID, hold_out=0.25).fit(X, vault_of(y).sealed())
+    best = search.best_estimator_
+    assert best.hold_out_ is None  # it has learned from those rows, which cannot grade it any more
+    assert search.hold_out_.receipt.mechanism["name"] == "RandomizedResponse" and len(search.hold_out_) == 100
+    rows = np.concatenate([release.rows for release in [*best.releases_, search.hold_out_]])
     assert sorted(rows) == list(range(400))
 
 
@@ -79,11 +81,11 @@ def test_scores_are_those_of_fits_without_the_held_out_rows():
     best = search.best_estimator_
     for number, rounds in enumerate([1, 2]):
         learner = ldp.sklearn.SklearnLearner(GaussianNB(), rounds=rounds, folds=2).fit(X, best.releases_)
-        predicted = learner.predict_proba(X[best.hold_out_.rows])
-        expected = log_likelihood(best.hold_out_, predicted)
+        predicted = learner.predict_proba(X[search.hold_out_.rows])
+        expected = log_likelihood(search.hold_out_, predicted)
         assert search.cv_results_["mean_test_score"][number] == pytest.approx(expected.value)
         assert search.cv_results_["std_test_score"][number] == pytest.approx(expected.standard_error)
-        assert search.cv_results_["accuracy"][number] == pytest.approx(accuracy(best.hold_out_, predicted).value)
+        assert search.cv_results_["accuracy"][number] == pytest.approx(accuracy(search.hold_out_, predicted).value)
     assert search.best_score_ == search.cv_results_["mean_test_score"].max()
     assert search.cv_results_["rank_test_score"][search.best_index_] == 1
     assert search.cv_results_["params"] == [{"rounds": 1}, {"rounds": 2}]
@@ -91,9 +93,10 @@ def test_scores_are_those_of_fits_without_the_held_out_rows():
 
 def test_the_best_model_is_fitted_to_all_rows_also_the_held_out_ones():
     X, y = problem()
-    best = LabelDPSearchCV(private(GaussianNB()), {}).fit(X, vault_of(y).sealed()).best_estimator_
+    search = LabelDPSearchCV(private(GaussianNB()), {}).fit(X, vault_of(y).sealed())
+    best = search.best_estimator_
     learner = ldp.sklearn.SklearnLearner(GaussianNB(), rounds=1, folds=2)
-    everything = learner.fit(X, [*best.releases_, best.hold_out_]).predict_proba(X)
+    everything = learner.fit(X, [*best.releases_, search.hold_out_]).predict_proba(X)
     assert best.predict_proba(X) == pytest.approx(everything)
     assert best.predict_proba(X) != pytest.approx(learner.fit(X, best.releases_).predict_proba(X))
 

@@ -63,6 +63,19 @@ class TestInAPipeline(OwnVersions):
     def make(self):
         return SklearnLearner(make_pipeline(StandardScaler(), LogisticRegression()), rounds=2)
 
+    def test_only_the_rows_of_the_release_count(self):
+        """For the classifier; its transformers see all rows, which are public, so that no later row is new to them."""
+        X = features()
+        release = release_of(X, rows=np.arange(0, N_ROWS, 2))
+        other = X.copy()
+        other[1::2] = X[::2]  # the same mean and spread as the rows of the release
+        alone = SklearnLearner(make_pipeline(StandardScaler(), LogisticRegression()), rounds=2).fit(other, release)
+        other[1::2] = X[::2][::-1]
+        again = SklearnLearner(make_pipeline(StandardScaler(), LogisticRegression()), rounds=2).fit(other, release)
+        assert alone.predict_proba(X) == pytest.approx(again.predict_proba(X), abs=1e-4)
+        scaler = alone.model_.estimator[0]
+        assert scaler.mean_ == pytest.approx(X[::2].mean(axis=0), abs=1e-6) and scaler.n_samples_seen_ == N_ROWS
+
 
 # ---- EM, written out -------------------------------------------------------------------------------------------------
 

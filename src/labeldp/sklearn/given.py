@@ -72,11 +72,7 @@ def opened(
     n_rows = len(y) if isinstance(y, SealedColumn) else len(y.labels)
     if n_rows != len(features):
         raise InvalidArgument(f"X and y have inconsistent numbers of samples: {len(features)} and {n_rows}.")
-    weights = None
-    if sample_weight is not None:
-        weights = _check_sample_weight(
-            sample_weight, np.empty((len(features), 1)), dtype=np.float64, copy=True, ensure_non_negative=True
-        )
+    weights = None if sample_weight is None else _weights(sample_weight, len(features))
     if isinstance(y, SealedColumn):
         column, order = y.in_order()
         params = {name: taken(value, order, len(order)) for name, value in params.items()}
@@ -90,6 +86,15 @@ def refuse_sealed(y: Any) -> None:
     """Raise where a score is asked against labels that are sealed."""
     if isinstance(y, SealedColumn):
         raise TrustError(SEALED)
+
+
+def _weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
+    weights: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, np.empty((n_rows, 1)), dtype=np.float64, copy=True
+    )
+    if (weights < 0).any() or not weights.any():
+        raise InvalidArgument("sample_weight must hold no negative number, and not zeros alone.")
+    return weights
 
 
 def _column(y: Unsealed) -> Unsealed:

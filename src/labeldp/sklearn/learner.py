@@ -62,7 +62,7 @@ class SklearnLearner:
     Parameters
     ----------
     estimator : the classifier, or a pipeline that ends in one; it is cloned, never changed. A pipeline's transformers are
-        fitted once, to the rows of the releases; one that reads labels sees one per row, drawn from its likelihood.
+        fitted once, to all rows of X; one that reads labels, to the rows of the releases, with one label drawn for each.
     rounds, folds : of EM. They cost rounds * folds + 1 fits, each to about K copies of the rows.
     seed : of the folds. Public; no seed reaches privacy noise.
     sample_weight : public weights, one per row of X.
@@ -200,7 +200,7 @@ class SklearnLearner:
     def _task(self, X: Rows, rows: Numbers, beliefs: Table) -> tuple[Steps, Task]:
         """Fit a pipeline's transformers and return them, with what the classifier at its end is to learn from."""
         steps, classifier = split(self.estimator)
-        steps, features = fit_steps(steps, X[rows], drawn(beliefs, self.seed))
+        steps, features = fit_steps(steps, X, rows, drawn(beliefs, self.seed))
         weights = (
             np.ones(len(rows)) if self.sample_weight is None else np.asarray(self.sample_weight, dtype=float)[rows]
         )

@@ -22,6 +22,7 @@ Numbers = NDArray[np.int64]
 Params = Mapping[str, Any]
 Steps = list[tuple[str, Any]]
 
+NOTHING = ("passthrough", None)
 LEAST_BELIEF = 1e-4
 """A label that a row is believed to have with less than this is left out of a fit."""
 
@@ -64,13 +65,28 @@ def name_of(estimator: Any) -> str:
     return type(split(estimator)[1]).__name__
 
 
-def fit_steps(steps: Steps, X: Any, y: Any) -> tuple[Steps, Any]:
-    """Fit clones of a pipeline's transformers and return them with the features that they make."""
-    if not steps:
-        return [], X
-    head = Pipeline([(name, clone(step, safe=False)) for name, step in steps])  # also "passthrough"
-    features = head.fit_transform(X, y)
-    return head.steps, features
+def fit_steps(steps: Steps, X: Rows, rows: Numbers, y: Any) -> tuple[Steps, Any]:
+    """Fit clones of a pipeline's transformers and return them with the features that they make of these rows.
+
+    Those that read no labels are fitted to all rows, which are public: an encoder that met a new category in a later stage
+    would fail when half of the labels are spent. From the first one that reads labels on, it is these rows and their y.
+    """
+    fitted: Steps = []
+    features = X
+    for name, step in steps:
+        step = clone(step, safe=False)
+        if step not in NOTHING:
+            try:
+                made = step.fit_transform(features.X)
+            except Exception:  # it reads labels; or it fails on features, and will say so again
+                break
+            features = Rows(made)
+        fitted.append((name, step))
+    if len(fitted) == len(steps):
+        return fitted, features[rows]
+    rest = Pipeline([(name, clone(step, safe=False)) for name, step in steps[len(fitted) :]])
+    made = rest.fit_transform(features[rows], y)
+    return [*fitted, *rest.steps], made
 
 
 def joined(estimator: Any, steps: Steps, last: Any) -> Any:
@@ -129,13 +145,24 @@ class Task:
         """
         settings = self.classifier.get_params(deep=False)
         if start is None or "warm_start" not in settings or list(start.seen) != list(seen):
-            return clone(self.classifier)
+            return fresh(self.classifier)
         before = split(start.estimator)[1]
         if type(before) is not type(self.classifier) or not (hasattr(before, "coef_") or hasattr(before, "coefs_")):
-            return clone(self.classifier)
+            return fresh(self.classifier)
         if not _was_fitted_to(before, features):
-            return clone(self.classifier)
+            return fresh(self.classifier)
         return copy.deepcopy(before).set_params(**settings | {"warm_start": True})
+
+
+def fresh(classifier: Any) -> Any:
+    """Return a clone that does not stop early unless it was told to.
+
+    A row is fitted with each of its labels: part of them set aside says little about rows that were not seen.
+    """
+    cloned = clone(classifier)
+    if cloned.get_params(deep=False).get("early_stopping") == "auto":
+        cloned.set_params(early_stopping=False)
+    return cloned
 
 
 def _was_fitted_to(estimator: Any, features: Any) -> bool:

@@ -190,7 +190,7 @@ class LabelDPRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _fitted(self, given: Given, rows: NDArray[np.int64], values: NDArray[np.float64]) -> Any:
         steps, regressor = split(self.estimator)
-        steps, features = fit_steps(steps, given.X[rows], values)
+        steps, features = fit_steps(steps, given.X, rows, values)
         params = {name: taken(value, rows, len(given.X)) for name, value in given.params.items()}
         if given.weights is not None:
             params["sample_weight"] = given.weights[rows]

@@ -41,6 +41,7 @@ class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     best_params_, best_index_, best_score_ : the choice; the score is that of a fit without the held-out rows.
     cv_results_ : params, mean_test_score, std_test_score (a standard error), rank_test_score, and the figure that was not
         asked for, by its name.
+    hold_out_ : the release that the choice was made on; it cannot grade best_estimator_, which has learned from it.
     certificate_, classes_ : as in LabelDPClassifier.
 
     Privacy
@@ -88,7 +89,9 @@ class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         learner = learners[self.best_index_].fit(given.X, [*asked.releases_, asked.hold_out_])
         best = candidates[self.best_index_]
         validate_data(best, X, skip_check_array=True)
+        self.hold_out_ = asked.hold_out_
         self.best_estimator_ = best._learned(names, asked, learner, self.certificate_)
+        self.best_estimator_.hold_out_ = None  # it was trained on those rows: they cannot grade it any more
         self.classes_ = best.classes_
         return self
 
