@@ -284,7 +284,7 @@ def plot(records: list[Record], path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("observed rate")
     figure.suptitle("Deciles of the test rows by prediction, ε = 1 (faint: single draws)", fontsize=11)
-    axes[0].legend(frameon=False, loc="lower right")
+    axes[0].legend(frameon=False, loc="upper left")
     figure.savefig(path, metadata={"Date": None})
 
 

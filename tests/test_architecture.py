@@ -16,6 +16,7 @@ ROOMS = {
     "budget": set(),
     "mechanisms": {"randomness", "budget"},
     "vault": {"mechanisms", "randomness", "budget"},
+    "features": set(),
     "bulk": {"vault", "mechanisms", "budget"},
     "metrics": {"vault"},
     "learning": {"vault", "mechanisms", "metrics", "budget"},
@@ -23,7 +24,7 @@ ROOMS = {
     "sklearn": {"learning", "metrics", "vault", "mechanisms", "budget"},
     "datasets": {"vault", "bulk"},
     "report": set(),
-    "runs": {"datasets", "torch", "sklearn", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
+    "runs": {"datasets", "bulk", "torch", "sklearn", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
 }
 LEAVES = {"cli"}
 CORE = {"numpy", "scipy", "click", "rich"}
@@ -34,6 +35,7 @@ FOREIGN = {
     "budget": {"numpy", "dp_accounting"},
     "mechanisms": {"numpy", "scipy"},
     "vault": {"numpy"},
+    "features": {"numpy", "threadpoolctl"},
     "bulk": {"numpy", "pyarrow"},
     "metrics": {"numpy"},
     "learning": {"numpy"},

@@ -88,8 +88,8 @@ def test_ids_and_column_name_are_taken(shell):
 FAILURES = [
     (1, {"data": "none.csv"}, "No such file or directory: none.csv"),
     (1, {"data": "bad.csv"}, "bad.csv cannot be read as CSV"),
-    (1, {"data": "no-header.csv"}, "look like data"),
-    (1, {"label": "klicked"}, "no column 'klicked'; its columns are 'row_id', 'clicked'"),
+    (1, {"data": "no-header.csv"}, "has no column 'clicked' among its 2 columns. The file needs a header line"),
+    (1, {"label": "klicked"}, "no column 'klicked' among its 2 columns. Did you mean 'clicked'?"),
     (1, {"classes": "no,yes"}, "labels must all be among the declared classes; some are not."),
     (1, {"classes": "2"}, "labels must all be among the declared classes; some are not."),
     (1, {"ledger": "none.ledger"}, "none.ledger. A missing ledger is never replaced by an empty one"),

@@ -27,15 +27,17 @@ pytest.importorskip("pyarrow")
 N_ROWS = 160
 
 
-def person(number):
+def person(number, younger=0):
     """One line of the table: the job tells most of the income, and every seventh age is missing."""
     job, income = ("cook", "low") if number % 2 else ("nurse", "high")
-    return [f"p{number}", "" if number % 7 == 0 else 20 + number % 40, "" if number % 11 == 0 else job, income]
+    age = "" if number % 7 == 0 else 20 + number % 40 - younger
+    return [f"p{number}", age, "" if number % 11 == 0 else job, income]
 
 
-def write(name, numbers):
+def write(name, numbers, **how):
     with open(name, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["who", "age", "job", "income"], *map(person, numbers)])
+        rows = [person(number, **how) for number in numbers]
+        csv.writer(file).writerows([["who", "age", "job", "income"], *rows])
 
 
 QUICK = "--data people.csv --label income --classes low,high --drop who --epsilon 2 --model logistic --set training.rounds=1"
@@ -47,7 +49,7 @@ def shell(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "write_run", lambda *_, **__: None)
     write("people.csv", range(N_ROWS))
-    write("new.csv", range(1000, 1010))
+    write("new.csv", range(1000, 1010), younger=0.5)
 
     def run(text):
         monkeypatch.setattr(sys, "argv", ["labeldp", *shlex.split(text)])
@@ -111,9 +113,12 @@ def test_a_second_run_exits_3_names_the_first_and_leaves_nothing(shell):
 
 def test_public_test_labels_are_asked_for_by_name_and_certified_as_unprotected(shell, tmp_path):
     code, _, err = shell(f"train {QUICK} --public-test new.csv --out run")
-    assert code == 0 and re.search(r"^\d+\.\d\d% right on 10 rows of public test data\.$", err, re.M), err
+    assert code == 0 and re.search(r"^\d+\.\d\d% right on 10 rows of public test data\. That", err, re.M), err
+    assert f" That figure comes from the true labels of {tmp_path}/new.csv, which nothing protects.\n" in err
     assert list(RunFolder("run").certificate()["unprotected"]) == [str(tmp_path / "new.csv")]
     assert shell("predict run --out p.csv")[0] == 0 and len(Path("p.csv").read_text().splitlines()) == 11
+    code, out, _ = shell("train --resume --json --out run")
+    assert code == 0 and json.loads(out)["unprotected"] == [str(tmp_path / "new.csv")]
     code, _, err = shell("train --from run --public-test people.csv --out again")
     assert code == 1 and "public_test must be another file" in err
 
@@ -137,6 +142,9 @@ def test_options_stand_in_the_recipe_which_is_the_same_run_again(shell):
     assert (recipe.release.hold_out, recipe.release.stages, recipe.seed) == (0.25, 1, 3)
     Path("people.csv.ledger").unlink()
     Path("people.csv.ledger.spool").rename("spool")
+    code, _, err = shell("train --recipe run/recipe.toml --out again")
+    assert code == 1 and "A missing ledger is never replaced by an empty one: restore it" in err
+    Path("people.csv.labels.json").unlink()
     assert shell("train --recipe run/recipe.toml --out again")[0] == 0
     assert RunFolder("again").recipe() == recipe
 
@@ -177,7 +185,7 @@ def test_a_wrong_use_is_told_before_anything_is_charged(shell, words, says):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (f"{QUICK} --label wage", "people.csv has no column 'wage'; its columns are 'who', 'age', 'job', 'income'."),
+        (f"{QUICK} --label wage", "people.csv has no column 'wage' among its 4 columns."),
         (f"{QUICK} --classes low,middle", "declared classes"),
         (f"{QUICK} --data none.csv", "No such file or directory: none.csv"),
         (f"{QUICK} --id job --drop who", "id"),
@@ -221,6 +229,78 @@ def test_a_terminal_sees_rounds_and_finished_bars(monkeypatch):
     assert "round 3/5" in text and "round 5/5" in text and "epoch" not in text
 
 
+# ---------------------------------------------------------------- the book beside the table
+
+
+def refused(shell, words, says):
+    """Run a command that is refused before anything is charged or written."""
+    before = everything()
+    code, out, err = shell(words)
+    assert (code, out) == (1, "") and says in " ".join(err.split()), err
+    assert everything() == before
+
+
+def test_the_same_labels_get_no_second_ledger_from_train_or_privatize(shell, tmp_path):
+    for name in ("own", "other"):
+        assert shell(f"vault create --ledger {name}.ledger --budget 4")[0] == 0
+    assert shell(f"train {QUICK} --ledger own.ledger --out a")[0] == 0
+    says = f"the labels of people.csv are charged to {tmp_path}/own.ledger, not to other.ledger: say --ledger {tmp_path}/own"
+    refused(shell, f"train {QUICK} --ledger other.ledger --out b", says)
+    privatize = "privatize --data people.csv --label income --classes low,high --epsilon 2 --out noisy.csv"
+    refused(shell, f"{privatize} --ledger other.ledger", says)
+    assert shell(f"train {QUICK} --out b")[0] == 0
+    assert len(charges("own.ledger")) == 4 and not Path("people.csv.ledger").exists()
+    code, _, err = shell(f"{privatize} --ledger own.ledger")
+    assert code == 3 and "epsilon 0 of epsilon 4 is left" in err
+
+
+def test_the_same_labels_get_no_fresh_epsilon_under_other_ids(shell):
+    named = QUICK.replace("--drop who", "--id who")
+    assert shell(f"train {named} --out a")[0] == 0
+    refused(
+        shell, f"train {QUICK} --out b", "the ledger knows the rows of people.csv by the column 'who': say --id who"
+    )
+    write("people.csv", range(500, 500 + N_ROWS))
+    refused(shell, f"train {named} --out b", "ids that were charged are gone from people.csv: were they rewritten?")
+
+
+def test_a_column_is_not_public_once_it_was_a_label_nor_a_label_once_it_was_public(shell):
+    assert shell("vault create --ledger people.csv.ledger --budget 4")[0] == 0
+    assert shell(f"train {QUICK} --out a")[0] == 0
+    jobs = "--data people.csv --label job --classes cook,nurse --missing public --epsilon 2"
+    model = "--model logistic --set training.rounds=1 --out b"
+    refused(
+        shell,
+        f"train {jobs} --drop who --drop income {model}",
+        "'job' of people.csv cannot be a label: an earlier run or",
+    )
+    refused(shell, f"privatize {jobs} --ledger people.csv.ledger --out n.csv", "'job' of people.csv cannot be a label")
+    whos = f"--data people.csv --label who --classes p0,{','.join(f'p{n}' for n in range(1, N_ROWS))} --epsilon 2"
+    refused(shell, f"train {whos} {model}", "'income' of people.csv was charged as a label in an earlier run")
+    refused(shell, f"privatize {whos} --ledger people.csv.ledger --out n.csv", "leave it out with --drop income")
+
+
+@pytest.mark.parametrize("rows", [range(N_ROWS), range(100, N_ROWS), [5]], ids=len)
+def test_training_rows_are_refused_as_a_public_test(shell, rows):
+    write("copy.csv", rows)
+    refused(shell, f"train {QUICK} --public-test copy.csv --out a", "these look like training rows")
+    named = QUICK.replace("--drop who", "--id who")
+    refused(shell, f"train {named} --public-test copy.csv --out a", "copy.csv has rows with ids of training rows")
+    assert shell(f"train {QUICK} --out a")[0] == 0
+    refused(shell, "train --from a --public-test copy.csv --out b", "these look like training rows")
+
+
+def test_a_first_row_without_a_header_line_is_not_quoted(shell):
+    assert shell(f"train {QUICK} --out run")[0] == 0
+    Path("bare.csv").write_text("anna,nurse,HIVpositive\nbob,cook,HIVnegative\n")
+    choice = "--data bare.csv --label status --classes ill,well --epsilon 1"
+    lacks = "bare.csv has no column {} among its 3 columns. The file needs a header line with the names of its columns."
+    refused(shell, f"train {choice} --model logistic --out a", lacks.format("'status'"))
+    assert shell("vault create --ledger l --budget 1")[0] == 0
+    refused(shell, f"privatize {choice} --ledger l --out b.csv", lacks.format("'status'"))
+    refused(shell, "predict run --data bare.csv --out p.csv", lacks.format("'age', 'job'"))
+
+
 # ---------------------------------------------------------------- predicting
 
 
@@ -252,7 +332,7 @@ def test_new_rows_are_predicted_from_csv_and_parquet_whatever_else_is_in_them(sh
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("--data few.csv", 1, "few.csv must have the columns of the training table; it lacks 'age'."),
+        ("--data few.csv", 1, "few.csv has no column 'age' beside its only one. The file needs a header line"),
         ("--data words.csv", 1, "column 'age' must hold numbers only"),
         ("--data none.csv", 1, "No such file or directory: none.csv"),
         ("", 2, "say which rows to predict: --data FILE, a table with the columns of people.csv."),

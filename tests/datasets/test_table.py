@@ -203,7 +203,7 @@ def test_a_stranger_is_among_the_others_where_there_are_any(tmp_path):
 def test_a_later_file_must_have_the_columns_and_hold_numbers_where_they_were(tmp_path):
     inputs = people(tmp_path).inputs
     for content, problem in (
-        (f"age,{MARKER}\n1,{MARKER}\n", "it lacks 'job', 'smokes'"),
+        (f"age,{MARKER}\n1,{MARKER}\n", "has no column 'job', 'smokes' among its 2 columns"),
         (f"age,job,smokes,income\nold,cook,true,{MARKER}\n", "column 'age' must hold numbers only"),
         ("age,job,smokes\n", "has no rows"),
     ):
@@ -307,10 +307,66 @@ def test_a_public_test_is_another_file_whose_labels_are_all_there(tmp_path):
         ("age,job,smokes,income\n1,cook,true,\n2,cook,true,low\n", "test.csv: the labels of a public test"),
         ("age,job,smokes,income\n1,cook,true,middle\n", r"test\.csv: labels must all be among the declared"),
         ("age,job,smokes\n1,cook,true\n", "has no column 'income'"),
-        ("age,smokes,income\n1,true,low\n", "it lacks 'job'"),
+        ("age,smokes,income\n1,true,low\n", "has no column 'job'"),
     ):
         with pytest.raises(ldp.InvalidArgument, match=problem):
             people(tmp_path, public_test=written(tmp_path, content, "test.csv"))
+
+
+def many(folder, numbers, name):
+    """Write rows with an id, two features and a label; the row of a number is the same in every file."""
+    rows = [f"r{number},{number % 7}.5,{'abc'[number % 3]},{('low', 'high')[number % 2]}" for number in numbers]
+    return written(folder, "\n".join(["row,size,kind,income", *rows]) + "\n", name)
+
+
+def with_test(folder, test, *, ids=None, drop=()):
+    file = many(folder, range(100), "many.csv")
+    options = {"label": "income", "classes": ["low", "high"], "id_column": ids, "drop": drop}
+    return table.load(file, public_test=test, **options)
+
+
+@pytest.mark.parametrize("numbers", [range(100), range(60, 100), [7], [*range(51), *range(1000, 1050)]], ids=len)
+def test_training_rows_are_no_public_test(tmp_path, numbers):
+    test = many(tmp_path, numbers, "test.csv")
+    with pytest.raises(ldp.InvalidArgument, match=r"equal training rows in all features: .*If they are not, give --id"):
+        with_test(tmp_path, test)
+    with pytest.raises(ldp.InvalidArgument, match="has rows with ids of training rows, whose labels are secret"):
+        with_test(tmp_path, test, ids="row")
+    without_ids = written(tmp_path, test.read_text().replace("row,", "name,", 1), "unnamed.csv")
+    with pytest.raises(ldp.InvalidArgument, match="these look like training rows"):
+        with_test(tmp_path, without_ids, ids="row")
+
+
+def test_rows_that_equal_training_rows_by_chance_are_told_apart_by_ids(tmp_path):
+    test = many(tmp_path, range(1000, 1040), "test.csv")
+    with pytest.raises(ldp.InvalidArgument, match="these look like training rows"):
+        with_test(tmp_path, test, drop=["row"])
+    assert len(with_test(tmp_path, test, ids="row").test_labels) == 40
+    few = many(tmp_path, [*range(50), *range(1000, 1050)], "few.csv")  # no more than half of them
+    assert len(with_test(tmp_path, few).test_labels) == 100
+
+
+def test_missing_cells_and_zeros_of_either_sign_are_equal_to_themselves(tmp_path):
+    file = written(tmp_path, "a,b,income\n,x,low\n0,,high\n5,y,low\n", "gaps.csv")
+    test = written(tmp_path, "b,a,income\nx,,high\n,-0.0,low\nz,6,low\n", "test.csv")
+    with pytest.raises(ldp.InvalidArgument, match="these look like training rows"):
+        table.load(file, label="income", classes=["low", "high"], public_test=test)
+
+
+@pytest.mark.parametrize("beside", ["test.csv.ledger", "test.csv.labels.json"])
+def test_a_file_whose_labels_were_charged_is_no_public_test(tmp_path, beside):
+    test = many(tmp_path, range(1000, 1040), "test.csv")
+    (tmp_path / "link.csv").symlink_to(test)
+    (tmp_path / beside).touch()
+    for path in (test, tmp_path / "link.csv"):
+        with pytest.raises(ldp.InvalidArgument, match=rf"{beside} lies beside it\), so they are not public"):
+            with_test(tmp_path, path, ids="row")
+
+
+def test_ids_of_a_public_test_must_be_ids(tmp_path):
+    test = written(tmp_path, "row,size,kind,income\nz,1,a,low\nz,2,b,high\n", "test.csv")
+    with pytest.raises(ldp.InvalidArgument, match=r"test\.csv: ids must be unique"):
+        with_test(tmp_path, test, ids="row")
 
 
 def test_a_frame_is_cut_and_travels_like_any_dataset(tmp_path):
@@ -339,10 +395,11 @@ def test_a_frame_is_cut_and_travels_like_any_dataset(tmp_path):
         ({"classes": 1}, "classes must be between 2"),
         ({"missing": "secret"}, "missing must be one of 'public'"),
         ({"drop": "age"}, "drop must be a list of column names"),
-        ({"drop": ["age", "size"]}, "has no column 'size'; its columns are 'row', 'age', 'job', 'smokes', 'income'"),
+        ({"drop": ["age", "size"]}, "has no column 'size' among its 5 columns\\. The file needs a header line"),
         ({"id_column": "income"}, "the id column must not be the label column"),
         ({"id_column": "name"}, "has no column 'name'"),
-        ({"label": "salary"}, "has no column 'salary'; its columns are 'row'"),
+        ({"drop": ["jobs"]}, r"has no column 'jobs' among its 5 columns\. Did you mean 'job'\? The file"),
+        ({"label": "salary"}, "has no column 'salary' among its 5 columns"),
         ({"drop": ["row", "age", "job", "smokes"]}, "at least one column to be a feature"),
     ],
 )
@@ -381,7 +438,7 @@ def test_no_error_shows_a_label(tmp_path, kind):
 
 @pytest.mark.parametrize("first", [f"red,{MARKER}", "red,yes", "7,blue", "red,YES "])
 def test_a_first_row_that_stands_where_the_names_should_is_not_quoted(tmp_path, first):
-    with pytest.raises(ldp.InvalidArgument, match=r"has no column 'y'.*Is the header line missing\?") as caught:
+    with pytest.raises(ldp.InvalidArgument, match=r"has no column 'y' .*needs a header line") as caught:
         table.load(written(tmp_path, f"{first}\nred,{MARKER}\n"), label="y", classes=["no", "yes", MARKER])
     assert not any(cell in str(caught.value) for cell in first.split(",") if len(cell) > 1)
 

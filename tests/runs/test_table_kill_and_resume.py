@@ -19,7 +19,9 @@ QUICK = shlex.split(
 STAGES = [[("stage", n, None), ("epoch", n, 1), ("epoch", n, 2)] for n in (1, 2)]
 EVERYTHING = [*STAGES[0], *STAGES[1], ("hold-out", None, None), ("done", None, None)]
 MOMENTS = [
-    ("run.json", "before"),  # the ledger beside the data and the recipe are there
+    ("people.csv.labels.json", "before"),  # the ledger beside the data is there
+    ("people.csv.labels.json", "after"),
+    ("run.json", "before"),  # the ledger and the book beside the data, and the recipe, are there
     ("000004.json", "before"),  # charged, and not yet spooled
     ("release-1.npz", "before"),  # answered, and not yet in the folder
     ("checkpoint-1.pt", "after"),

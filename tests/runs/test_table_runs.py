@@ -163,7 +163,7 @@ def test_a_second_run_on_the_file_is_refused_and_told_of_the_first(table, tmp_pa
 def test_the_certificate_says_where_the_ledger_is(table, tmp_path):
     certificate = runs.train(recipe_for(table), tmp_path / "run").certificate()
     assert certificate["ledger file"] == f"{table}.ledger" and certificate["spent"]["epsilon"] == "1"
-    assert certificate["ledger place"].startswith("beside the data, made by the first run on it")
+    assert certificate["ledger place"].startswith("beside the data. The book beside them")
 
 
 def test_a_table_that_gained_rows_needs_ids(tmp_path):
@@ -182,11 +182,16 @@ def test_an_owners_ledger_is_charged_if_there_is_none_beside_the_data(table, tmp
         runs.train(recipe_for(table), tmp_path / "run", ledger=tmp_path / "owner")
     ldp.create_ledger(tmp_path / "owner", budget="2")
     run = runs.train(recipe_for(table), tmp_path / "run", ledger=tmp_path / "owner")
-    assert run.certificate()["ledger place"] == "given by its owner" and len(charges(tmp_path / "owner")) == 2
-    assert not Path(f"{table}.ledger").exists()
-    runs.train(recipe_for(table), tmp_path / "beside")
-    with pytest.raises(InvalidArgument, match="leave --ledger out, so that all they spend adds up"):
-        runs.train(recipe_for(table), tmp_path / "other", ledger=tmp_path / "owner")
+    place = run.certificate()["ledger place"]
+    assert place.startswith("given by its owner. The book beside the data") and len(charges(tmp_path / "owner")) == 2
+    again = runs.train(recipe_for(table), tmp_path / "again")  # the book knows whom to charge
+    assert again.certificate()["spent"]["epsilon"] == "2" and len(charges(tmp_path / "owner")) == 4
+    covers = again.certificate()["covers"]
+    assert (
+        covers.startswith("the releases of this run (ledger entries 5, 6) and 2 other queries: ")
+        and "entry 6. W" in covers
+    )
+    assert again.certificate()["ledger place"] == place and not Path(f"{table}.ledger").exists()
 
 
 @pytest.mark.parametrize(
@@ -232,16 +237,28 @@ def test_another_model_is_trained_without_looking_at_the_labels(table, tmp_path,
         runs.train_again(changed, first.path, tmp_path / "no")
 
 
-def test_a_public_test_may_come_and_go(table, public_test, tmp_path):
-    first = runs.train(recipe_for(table), tmp_path / "first")
-    with_test = first.recipe().changed({"table.public_test": str(public_test)})
+def test_public_tests_come_and_go_and_none_is_forgotten(table, public_test, tmp_path):
+    other = people.write(tmp_path / "other.csv", people.columns(40, seed=9))
+    first = runs.train(recipe_for(table, **{"training.rounds": 1}), tmp_path / "first")
+    with_test, with_other = (first.recipe().changed({"table.public_test": str(each)}) for each in (public_test, other))
     tested = runs.train_again(with_test, first.path, tmp_path / "tested")
     assert list(tested.certificate()["unprotected"]) == [str(public_test)]
     untested = runs.train_again(first.recipe(), tested.path, tmp_path / "untested")
-    assert "unprotected" not in untested.certificate()
+    assert list(untested.certificate()["unprotected"]) == [str(public_test)]  # its settings may have been chosen by it
     assert not [record for record in untested.records() if record["kind"] == "test"]
-    resumed = runs.train(with_test, first.path, otherwise=True)
-    assert list(resumed.certificate()["unprotected"]) == [str(public_test)]
+    both = [str(public_test), str(other)]
+    again = runs.train_again(with_other, first.path, tested.path, otherwise=True)
+    assert list(again.certificate()["unprotected"]) == again.facts()["unprotected"] == both
+    for recipe, known in ((with_test, both[:1]), (with_other, both), (first.recipe(), both)):
+        resumed = runs.train(recipe, first.path, otherwise=True)
+        assert list(resumed.certificate()["unprotected"]) == resumed.facts()["unprotected"] == known
+
+
+def test_the_public_test_of_an_older_run_folder_is_still_known(table, public_test, tmp_path):
+    run = runs.train(recipe_for(table, **{"table.public_test": str(public_test)}), tmp_path / "run")
+    for written, known in ((str(public_test), [str(public_test)]), (None, [])):
+        run.facts_file.write_text(json.dumps(run.facts() | {"unprotected": written}))
+        assert run.facts()["unprotected"] == known
 
 
 @pytest.mark.parametrize("how", ["swapped", "changed", "grown"])

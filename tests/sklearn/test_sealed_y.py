@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from contextlib import suppress
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import FitFailedWarning
@@ -148,7 +150,9 @@ def test_a_fit_that_fails_late_has_spent_no_more_than_epsilon():
     with pytest.raises(RuntimeError, match="out of luck"):
         model.fit(X, vault.sealed())
     assert set(by_row(vault)) == {0, 2}  # the first stage was asked, the second was not
-    assert not hasattr(model, "certificate_") and not hasattr(model, "estimator_")
+    assert not hasattr(model, "estimator_")
+    assert [len(release) for release in model.releases_] == [by_row(vault).count(2)]  # it can be learned from, free
+    assert model.certificate_["spent"]["epsilon"] == "2"
 
 
 # ---- pipelines -------------------------------------------------------------------------------------------------------
@@ -302,3 +306,52 @@ def test_a_regressor_charges_the_vault_too():
         model.score(features(), vault.sealed())
     with pytest.raises(ldp.BudgetExhausted):
         model.fit(features(), vault.sealed())
+
+
+# ---- rows, as the caller has them ------------------------------------------------------------------------------------
+
+
+def test_held_out_rows_are_those_of_the_x_that_was_given():
+    """The vault has an order of its own; graded by other rows, a model that is nearly always right would look like chance."""
+    X, order = features(), np.random.default_rng(1).permutation(N)
+    vault = ldp.LabelVault(np.array(["c", "b", "a"])[labels()], classes=["c", "b", "a"], budget="8")
+    model = LabelDPClassifier(LogisticRegression(C=100), epsilon="8", hold_out=0.3, stages=1).fit(
+        X[order], vault.sealed()[order]
+    )
+    graded = model.grade(X[order])
+    truth = np.array(["c", "b", "a"])[labels()][order][model.hold_out_.rows]
+    assert graded.value == pytest.approx((model.predict(X[order])[model.hold_out_.rows] == truth).mean(), abs=0.1)
+    assert graded.value > 0.8 and model.grade(X[order], ldp.metrics.log_loss).value < 1
+    with pytest.raises(ldp.InvalidArgument, match="no rows were held out"):
+        private().fit(X, vault_of().sealed()).grade(X)
+
+
+# ---- what a hasty caller may give ------------------------------------------------------------------------------------
+
+
+def test_labels_in_the_place_of_weights_are_not_quoted():
+    X, y = features(), np.array(["SECRET-A", "SECRET-B", "SECRET-C"])[labels()]
+    for wrong in (y, y.tolist(), pd.Series(y)):
+        with pytest.raises(ldp.InvalidArgument, match="sample_weight must be one finite number per row") as error:
+            private(classes=sorted(set(y))).fit(X, np.ones(N), wrong)
+        assert "SECRET" not in "".join(traceback.format_exception(error.value))
+
+
+def test_features_that_hold_the_labels_by_name_are_refused():
+    frame = pd.DataFrame(features(), columns=[f"x{i}" for i in range(features().shape[1])])
+    frame["income"] = labels()
+    with pytest.raises(ldp.InvalidArgument, match="must not hold the labels: its column 'income'"):
+        private(classes=3).fit(frame, frame["income"])
+
+
+def test_labels_under_a_mask_are_missing_and_not_released():
+    masked = np.ma.array(labels(), mask=np.arange(N) < 5)
+    with pytest.raises(ldp.InvalidLabels, match="must not be missing"):
+        private(classes=3).fit(features(), masked)
+
+
+def test_a_mechanism_that_spends_more_than_epsilon_is_refused():
+    vault = vault_of(budget="10")
+    with pytest.raises(ldp.InvalidArgument, match="must spend at most epsilon"):
+        private(mechanism=lambda _: ldp.GroupedResponse("7")).fit(features(), vault.sealed())
+    assert vault.spent().epsilon == "0"

@@ -326,7 +326,9 @@ def test_stages_on_a_column_speak_of_its_rows_and_charge_the_vaults():
     assert sorted(released) == [0, 1, 2, 3, 4, 5]
     for row in range(N):
         assert vault.spent(rows=[row]).epsilon == ("1" if row in rows else "0")
-    assert all(vault.recognises(release) for release in trained.releases_)
+    column, _ = vault.sealed()[rows].in_order()
+    assert all(column.recognises(release) for release in trained.releases_)
+    assert not any(vault.recognises(release) for release in trained.releases_)  # its rows have other numbers
 
 
 def test_a_second_fit_is_past_the_budget():

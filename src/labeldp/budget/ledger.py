@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -187,6 +187,16 @@ class Ledger:
                 {"kind": "ids", "naming": "id", "first": known, "n_rows": total, "ids": _digest_of_ids(fresh)},
             )
         return np.fromiter((number_of[name] for name in ids), dtype=np.int64, count=len(ids))
+
+    def has_charged_others(self, ids: Iterable[str], *, among: Runs | None = None) -> bool:
+        """Tell whether some row (among these ledger rows) was charged under an id that is not one of the given ones."""
+        with self._read() as db:
+            given = set(ids)
+            others = [row for name, row in db.execute("SELECT id, row FROM ids ORDER BY row") if name not in given]
+            rows = np.array(others, dtype=np.int64)
+            if among is not None:
+                rows = np.intersect1d(rows, among.rows())
+            return bool(self._history.spending.of_rows(rows).any())
 
     def _check_ids(self, db: sqlite3.Connection) -> None:
         ids = [row[0] for row in db.execute("SELECT id FROM ids ORDER BY row")]

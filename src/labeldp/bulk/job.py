@@ -16,6 +16,7 @@ import numpy as np
 
 from labeldp.budget import Guarantee, Ledger, Odds
 from labeldp.budget.ledger import spool_folder
+from labeldp.bulk.book import Book, Columns, open_book
 from labeldp.bulk.draft import Draft, refuse_existing
 from labeldp.bulk.labels import encode, read_labels
 from labeldp.bulk.noisy import Noise, draw, noisy_schema, pass_through
@@ -24,6 +25,7 @@ from labeldp.bulk.sinks import KINDS
 from labeldp.bulk.tables import Table, ending, open_table
 from labeldp.errors import BudgetExhausted, InvalidArgument
 from labeldp.vault import Receipt
+from labeldp.vault.labels import ids_as_text
 
 Progress = Callable[[str, int | None], Callable[[int], None]]
 """Told what begins and how many rows it has, if known; returns a function that is told of rows done."""
@@ -72,6 +74,8 @@ def privatize(order: Order, *, progress: Progress = lambda *_: lambda _: None) -
     -------
     epsilon-label-DP per label (local). Public: the other columns, the number and order of rows, the ids, and which labels are
     missing. A column that tells the label (a copy of it, say) is passed through like any other: leave it out of the file.
+    The book beside the file (DATA.labels.json) keeps its labels on one ledger, and a column that was a label from being written
+    out, or the other way round.
     """
     table = open_table(order.data)
     ledger = Ledger(order.ledger)
@@ -135,7 +139,18 @@ class Job:
             refuse_existing(self.order.out)
         return noise
 
+    @property
+    def columns(self) -> Columns:
+        return Columns(label=self.order.label, features=self.others, id_column=self.order.id_column)
+
     def _noise(self) -> Noise:
+        """Read the labels and draw, after the book beside the file agreed to these columns and this ledger."""
+        with open_book(self.order.data) as book:
+            book.check(self.columns)
+            book.ledger_for(self.order.ledger)
+            return self._drawn(book)
+
+    def _drawn(self, book: Book) -> Noise:
         order, table = self.order, self.table
         column = read_labels(
             table,
@@ -146,7 +161,9 @@ class Job:
             advance=self.progress("Reading labels", table.n_rows),
         )
         table.check_unchanged()
-        return draw(order, column, source=self.source)
+        ids = None if column.ids is None else ids_as_text(column.ids, len(column.numbers))
+        book.check_ids(order.ledger, ids)
+        return draw(order, column, source=self.source, before=lambda: book.note(self.columns, order.ledger, ids))
 
     def _facts(self, noise: Noise) -> dict[str, Any]:
         """Return what a reader of the output needs to know of its noise; all of it public."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.budget import Guarantee
+from labeldp.budget import Guarantee, Ledger
 from labeldp.bulk.arrow import pa
 from labeldp.bulk.declared import MISSING
 from labeldp.bulk.labels import LabelColumn
@@ -35,8 +35,11 @@ class Noise:
         return int((self.numbers != MISSING).sum())
 
 
-def draw(order: Order, column: LabelColumn, *, source: str) -> Noise:
-    """Seal the labels and release them once, by randomized response; the same order again is the same release."""
+def draw(order: Order, column: LabelColumn, *, source: str, before: Callable[[], None]) -> Noise:
+    """Seal the labels and release them once, by randomized response; the same order again is the same release.
+
+    `before` is called before they are charged, unless the budget will refuse that.
+    """
     with LabelVault(
         NumberedLabels(column.numbers),
         classes=order.classes.names,
@@ -44,6 +47,8 @@ def draw(order: Order, column: LabelColumn, *, source: str) -> Noise:
         ledger=order.ledger,
         missing=order.missing,
     ) as vault:
+        if vault.remaining() >= Guarantee(order.epsilon.units) or Ledger(order.ledger).named(order.name()) is not None:
+            before()
         release = vault.release(RandomizedResponse(order.epsilon), name=order.name(), source=source)
         left = vault.remaining(release.rows)
     numbers = np.full(len(column.numbers), MISSING, dtype=np.int32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from labeldp.bulk.tables import Table, ending
 from labeldp.errors import InvalidArgument, InvalidLabels
 
 FORMAT = "labeldp-privatize-1"
-NUMBER = re.compile(r"\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,21 +82,13 @@ class Order:
 
     def other_columns(self, table: Table) -> list[str]:
         """Return the public columns of a table that fits this order."""
-        for wanted in (self.label, self.id_column, *self.drop):
-            if wanted is not None and wanted not in table.names:
-                raise InvalidArgument(f"{table.path} has no column {wanted!r}; {self._columns(table)}.")
+        wanted = [name for name in (self.label, self.id_column, *self.drop) if name is not None]
+        table.check_has(wanted, never_told=[str(name) for name in self.classes.names])
         others = [name for name in table.names if name != self.label and name not in self.drop]
         if self.noisy_column in others:
             raise InvalidArgument(f"{table.path} has a column {self.noisy_column!r} already: choose a --noisy-column.")
         self._check_type(table.schema.field(self.label).type)
         return others
-
-    def _columns(self, table: Table) -> str:
-        """Name the columns, unless they could be a first line of data, which holds a label."""
-        classes = {str(name).strip().casefold() for name in self.classes.names}
-        if any(name.strip().casefold() in classes or NUMBER.fullmatch(name) for name in table.names):
-            return f"its {len(table.names)} column names look like data. Is the header line missing?"
-        return f"its columns are {', '.join(map(repr, table.names))}"
 
     def _check_type(self, kind: pa.DataType) -> None:
         value = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from labeldp.errors import InvalidArgument
 CSV_BLOCK_BYTES = 2 << 20  # the longest line that can be read
 ROWS_PER_BATCH = 1 << 16
 CELLS_PER_BATCH = 1 << 21
+CLOSE = 0.8
+"""How alike a column's name must be to one that was asked for, to be told: see difflib."""
 
 
 class Table(ABC):
@@ -40,6 +43,23 @@ class Table(ABC):
     @property
     def names(self) -> list[str]:
         return list(self.schema.names)
+
+    def check_has(self, columns: Sequence[str], *, never_told: Collection[str] = ()) -> None:
+        """Raise if a column is lacking.
+
+        Without a header line the names of the columns are the first row's cells, so none is told but one that is almost what
+        was asked for. `never_told` are cells that a label may have.
+        """
+        lacking = [name for name in columns if name not in self.names]
+        if not lacking:
+            return
+        among = "beside its only one" if len(self.names) == 1 else f"among its {len(self.names)} columns"
+        close = _close_names(lacking, self.names, never_told)
+        meant = f" Did you mean {', '.join(map(repr, close))}?" if close else ""
+        raise InvalidArgument(
+            f"{self.path} has no column {', '.join(map(repr, lacking))} {among}.{meant} The file "
+            "needs a header line with the names of its columns."
+        )
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield record batches of some of the columns, at least one, in the file's order of rows."""
@@ -141,6 +161,14 @@ def ending(path: Path) -> str:
 def open_table(path: Path) -> Table:
     """Open a file by its ending."""
     return KINDS[ending(path)](path)
+
+
+def _close_names(wanted: Sequence[str], names: Sequence[str], never_told: Collection[str]) -> list[str]:
+    """Return the names that are almost wanted ones and no labels."""
+    labels = {label.strip().casefold() for label in never_told}
+    tellable = [name for name in names if name.strip().casefold() not in labels]
+    close = [match for name in wanted for match in difflib.get_close_matches(name, tellable, n=1, cutoff=CLOSE)]
+    return list(dict.fromkeys(close))
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -54,7 +54,8 @@ def privatize(
 
     Every label is kept, or replaced by another class, at random (randomized response); the ledger is charged first. All
     other columns are passed through: --drop any that tells the label. If the command is stopped, run it again: it
-    is completed with the same noise and is not charged twice.
+    is completed with the same noise and is not charged twice. A book beside the file (DATA.labels.json) keeps all its
+    labels on one ledger, and columns that were labels from being written out.
 
     In a CSV an empty cell is missing, and the output is UTF-8 with line feeds.
     """

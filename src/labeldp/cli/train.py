@@ -56,7 +56,11 @@ TABLES = {
     "--drop", multiple=True, help="Of a table: a column to leave out, as one that tells the label; repeatable."
 )
 @click.option("--missing", type=click.Choice(["public"]), help="Of a table: public if which labels are is no secret.")
-@click.option("--public-test", type=click.Path(), help="Of a table: a file like it whose true labels are public.")
+@click.option(
+    "--public-test",
+    type=click.Path(),
+    help="Of a table: a file of other rows whose true labels are public: nothing protects them.",
+)
 @click.option(
     "--model",
     help="Of tables: boosting, logistic, forest; of images also small-conv, tiny-conv, resnet18-v2, mlp, linear, ..; ncf.",
@@ -80,7 +84,7 @@ TABLES = {
 @click.option(
     "--ledger",
     type=click.Path(path_type=Path),
-    help="Charge this ledger; by default the one beside a table (TABLE.ledger), and for a dataset a new one in the folder.",
+    help="Charge this ledger; by default that of a table's earlier runs (or TABLE.ledger); of a dataset a new one in --out.",
 )
 @click.option(
     "--resume",
@@ -278,11 +282,12 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
             "guarantee": certificate["guarantee"],
             "test": {key: value for key, value in test.items() if key in ("accuracy", "rmse", "rows")},
             "hold_out": {key: value for key, value in held.items() if key != "kind"},
+            "unprotected": list(certificate.get("unprotected", {})),
         }
         print_json(facts)
         return
     if "accuracy" in test:
-        _say(f"{test['accuracy']:.2%} right on {test['rows']:,} rows of public test data.")
+        _say(f"{test['accuracy']:.2%} right on {test['rows']:,} rows of public test data.{_unprotected(recipe)}")
     elif "rmse" in test:
         _say(f"RMSE {test['rmse']:.4f} on {test['rows']:,} rows of public test data.")
     elif held:
@@ -295,6 +300,13 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
         _say(f"Report: {folder.report_file}")
     else:
         _say("No report was drawn: pip install 'labeldp[report]'.")
+
+
+def _unprotected(recipe: Recipe) -> str:
+    """Say whose labels a test figure comes from, where they are not those of a published dataset."""
+    if recipe.table is None:
+        return ""
+    return f" That figure comes from the true labels of {recipe.table.public_test}, which nothing protects."
 
 
 def _held_out(record: dict[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from labeldp import checks
 from labeldp.bulk.arrow import pa
+from labeldp.bulk.book import book_beside, ledger_beside
 from labeldp.bulk.declared import MISSING, DeclaredClasses
 from labeldp.bulk.labels import LabelColumn, read_labels
-from labeldp.bulk.order import NUMBER
 from labeldp.bulk.tables import Table, open_table
 from labeldp.datasets import columns
 from labeldp.datasets.dataset import Dataset
@@ -52,7 +53,9 @@ def load(
     id_column : a column of unique public ids, by which a ledger knows the rows; without one it knows them by position.
     drop : columns to leave out of X, such as one that tells the label.
     missing : "public" if which labels are missing may be known; their rows are never released. Otherwise none may be.
-    public_test : another file with the same columns, whose true labels are public, to test on. Without one X_test is empty.
+    public_test : another file with the same columns, whose true labels are public, to test on. Without one X_test is empty. It
+        must hold no training row: of ids none may be the table's; where it has none, at most half of its rows may equal
+        training rows in all features. A file whose labels were ever charged to a ledger is no public test.
 
     Privacy
     -------
@@ -78,7 +81,7 @@ def load(
         raise InvalidArgument(
             "public_test must be another file: its labels are public, and those of the table are not."
         )
-    _check_columns(table, [label, *([] if id_column is None else [id_column]), *dropped], declared)
+    table.check_has([label, *([] if id_column is None else [id_column]), *dropped], never_told=_texts(declared))
     features = [name for name in table.names if name not in (label, id_column, *dropped)]
     if not features:
         raise InvalidArgument(f"{table.path} must have at least one column to be a feature, beside the label.")
@@ -86,7 +89,12 @@ def load(
     arrow = _read_columns(table, features)
     inputs = {"kind": "frame", "columns": [columns.describe(name, arrow.column(name)) for name in features]}
     X = _frame(arrow, inputs, table)
-    X_test, test_labels = _public_rows(public_test, label, declared, inputs, X)
+    ids = None if column.ids is None else ids_as_text(column.ids, len(X))
+    X_test, test_labels = X.iloc[:0], np.empty(0, dtype=np.int64)
+    if public_test is not None:
+        test = open_table(Path(public_test))
+        X_test = _test_rows(test, inputs, X=X, id_column=id_column, ids=ids)
+        test_labels = _public_labels(test, label, declared)
     return Dataset(
         table.path.name,
         X=X,
@@ -95,7 +103,7 @@ def load(
         X_test=X_test,
         test_labels=test_labels,
         inputs=inputs,
-        ids=None if column.ids is None else ids_as_text(column.ids, len(X)),
+        ids=ids,
         missing=missing,
         public_test=None if public_test is None else os.fspath(public_test),
     )
@@ -115,9 +123,7 @@ def read_features(path: Place, inputs: dict[str, Any]) -> DataFrame:
         raise InvalidArgument('inputs must be those of a table that was loaded: {"kind": "frame", "columns": [..]}.')
     table = open_table(Path(path))
     names = [description["name"] for description in inputs["columns"]]
-    lacking = [name for name in names if name not in table.names]
-    if lacking:  # the file's own names are not told: without a header line they are its first row
-        raise InvalidArgument(f"{table.path} must have the columns of the training table; it lacks {_listed(lacking)}.")
+    table.check_has(names)
     X = _frame(_read_columns(table, names), inputs, table)
     if not len(X):
         raise InvalidArgument(f"{table.path} has no rows.")
@@ -139,20 +145,8 @@ def _dropped(drop: Any) -> tuple[str, ...]:
     return tuple(drop)
 
 
-def _check_columns(table: Table, wanted: list[str], classes: DeclaredClasses) -> None:
-    lacking = [name for name in wanted if name not in table.names]
-    if not lacking:
-        return
-    known = {str(name).strip().casefold() for name in classes.names}
-    if any(name.strip().casefold() in known or NUMBER.fullmatch(name) for name in table.names):
-        columns_are = f"its {len(table.names)} column names look like data. Is the header line missing?"
-    else:
-        columns_are = f"its columns are {_listed(table.names)}."
-    raise InvalidArgument(f"{table.path} has no column {_listed(lacking)}; {columns_are}")
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names))
+def _texts(classes: DeclaredClasses) -> list[str]:
+    return [str(name) for name in classes.names]
 
 
 def _read_labels(
@@ -181,17 +175,57 @@ def _frame(arrow: Any, inputs: dict[str, Any], table: Table) -> DataFrame:
     )
 
 
-def _public_rows(
-    path: Place | None, label: str, classes: DeclaredClasses, inputs: dict[str, Any], X: DataFrame
-) -> tuple[DataFrame, NDArray[np.int64]]:
-    """Return the features and the public labels of a test file, or none of both."""
-    if path is None:
-        return X.iloc[:0], np.empty(0, dtype=np.int64)
-    table = open_table(Path(path))
-    _check_columns(table, [label], classes)
+def _test_rows(
+    table: Table, inputs: dict[str, Any], *, X: DataFrame, id_column: str | None, ids: list[str] | None
+) -> DataFrame:
+    """Return the features of a public test file, if they are not those of training rows, whose labels are secret."""
+    path = table.path
+    for beside in (book_beside(path), ledger_beside(path)):
+        if beside.exists():
+            raise InvalidArgument(
+                f"the labels of {path} are charged to a ledger ({beside} lies beside it), so they are not public: give another "
+                "file as the public test."
+            )
+    X_test = read_features(path, inputs)
+    if ids is not None and id_column in table.names:
+        if not _test_ids(table, id_column).isdisjoint(ids):
+            raise InvalidArgument(
+                f"{path} has rows with ids of training rows, whose labels are secret: a public test must have other rows."
+            )
+    elif 2 * _n_known(X_test, X) > len(X_test):
+        raise InvalidArgument(
+            f"most rows of {path} equal training rows in all features: these look like training rows, whose labels are secret. "
+            "If they are not, give --id, a column of ids in both files, so that it can be told."
+        )
+    return X_test
+
+
+def _test_ids(table: Table, id_column: str) -> set[str]:
+    cells = _read_columns(table, [id_column]).column(id_column).to_pylist()
+    try:
+        return set(ids_as_text(cells, len(cells)))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{table.path}: {error}") from None
+
+
+def _n_known(X_test: DataFrame, X: DataFrame) -> int:
+    """Count the test rows that equal some training row in all features. Features are public, so this is free."""
+    asked = Counter(_rows_as_bytes(X_test))
+    return sum(asked[row] for row in {row for row in _rows_as_bytes(X) if row in asked})
+
+
+def _rows_as_bytes(X: DataFrame) -> Iterator[bytes]:
+    columns = [X[name].cat.codes if X[name].dtype == "category" else X[name] for name in X.columns]
+    numbers = np.column_stack([column.to_numpy(dtype=np.float64) for column in columns]) + 0.0  # -0.0 is 0.0
+    numbers[np.isnan(numbers)] = np.nan  # one of its many forms
+    return (row.tobytes() for row in numbers)
+
+
+def _public_labels(table: Table, label: str, classes: DeclaredClasses) -> NDArray[np.int64]:
+    """Return the labels of a public test file, which must not have changed since it was opened."""
+    table.check_has([label], never_told=_texts(classes))
     numbers = _read_labels(table, label, None, classes, "public").numbers.astype(np.int64)
     if (numbers == MISSING).any():
         raise InvalidLabels(f"{table.path}: the labels of a public test must not be missing.")
-    X_test = read_features(path, inputs)
     table.check_unchanged()
-    return X_test, numbers
+    return numbers

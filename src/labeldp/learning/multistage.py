@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.budget import Guarantee
+from labeldp.budget import Epsilon, Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument
 from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
@@ -242,6 +242,7 @@ class MultiStage:
                 grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
             tell({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
 
+        self.releases_.append(release)  # also where learning fails: it can be learned from again, free
         learner.fit(
             X,
             [*earlier, release],
@@ -249,7 +250,6 @@ class MultiStage:
             checkpoint=files.checkpoint(number),
             watch=epoch_ended if watch is not None else None,
         )
-        self.releases_.append(release)
         self.models_.append(learner)
         if test is not None:
             tell({"kind": "test", "stage": number, **test(learner)})
@@ -295,6 +295,10 @@ class MultiStage:
             raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
         Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
         n_rows, mechanism, learners = len(labelled), self.mechanism(epsilon), self._learners()
+        if Epsilon.of(mechanism.epsilon).units > Epsilon.of(epsilon).units:
+            raise InvalidArgument(
+                f"mechanism must spend at most epsilon ({epsilon}), and the one that it made spends {mechanism.epsilon}."
+            )
         if len(X) != n_rows:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:

@@ -28,7 +28,7 @@ OLDER_FACTS: Record = {
     "threads": None,
     "data_dir": None,
     "features": None,
-    "unprotected": None,
+    "unprotected": [],
     "ledger_is_beside": False,
 }
 """What is meant where a run.json does not say it."""
@@ -72,18 +72,39 @@ class RunFolder:
         with self.facts_file.open(encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                taken = not os.path.samestat(os.fstat(file.fileno()), self.facts_file.stat())  # written anew meanwhile
             except BlockingIOError:
-                raise InvalidArgument(f"another process is training in {self.path}: wait until it is done.") from None
+                taken = True
+            if taken:
+                raise InvalidArgument(f"another process is training in {self.path}: wait until it is done.")
             yield
 
-    def train_otherwise(self, recipe: Recipe) -> None:
-        """Take another model or [training]: what was released stays, what was trained on it is done again."""
+    def go_on(self, recipe: Recipe, *, unprotected: list[str]) -> Record:
+        """Take another model or [training]: what was released stays, what was trained on it is done again.
+
+        Public tests are added to all that the run's models were ever tested on. Returns the run's facts.
+        """
+        facts, otherwise = self.facts(), recipe != self.recipe()
+        tests = list(dict.fromkeys(facts["unprotected"] + unprotected))
+        if tests == facts["unprotected"] and not otherwise:
+            return facts
+        with self.locked():
+            self._check_same_releases(recipe)
+            facts["unprotected"] = tests
+            write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")  # first: no test is forgotten
+            if otherwise:
+                self._train_otherwise(recipe)
+        return facts
+
+    def _check_same_releases(self, recipe: Recipe) -> None:
         before = self.recipe()
         fixed = recipe.other_releases_than(before) + (["seed"] if recipe.seed != before.seed else [])
         if fixed:
             raise InvalidArgument(
                 f"{', '.join(fixed)} cannot be changed in {self.path}: it defines what this run asks. Model and [training] can."
             )
+
+    def _train_otherwise(self, recipe: Recipe) -> None:
         models = [self.path / name for name in MODEL_FILES.values()]
         for trained in (*self.path.glob("checkpoint-*.pt"), self.metrics_file, *models, self.report_file):
             trained.unlink(missing_ok=True)
@@ -98,7 +119,9 @@ class RunFolder:
         self._must_exist()
         facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
         assert isinstance(facts, dict)
-        return OLDER_FACTS | {"name": f"{self.path} (run {facts['id']})"} | facts
+        facts = OLDER_FACTS | {"name": f"{self.path} (run {facts['id']})"} | facts
+        tests = facts["unprotected"]  # of older runs: one, or None
+        return facts | {"unprotected": tests if isinstance(tests, list) else [tests] * (tests is not None)}
 
     def certificate(self) -> Record:
         if not self.certificate_file.exists():

@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labeldp.budget import Ledger, create_ledger
 from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument
+from labeldp.runs import tables
 from labeldp.runs.folder import Record, RunFolder, Watch, folder_named
 from labeldp.runs.recipe import Recipe
+
+if TYPE_CHECKING:
+    from labeldp.bulk.book import Book
 
 OWN_LEDGER = (
     "in the run folder, because the data goes by the name of a public benchmark: it covers this run alone. Labels that are not "
     "public need a ledger of their owner's"
 )
 LEDGER_BESIDE = (
-    "beside the data, made by the first run on it, with that run's epsilon as the budget. Every run on this file is charged to "
-    "it; a copy of the file would get a ledger of its own, which is for its owner to prevent"
+    "beside the data. The book beside them (the file's name and .labels.json) has every train and privatize on this file "
+    "charged to it; a copy of the file would get a book and a ledger of its own, which is for its owner to prevent"
+)
+LEDGER_GIVEN = "given by its owner"
+LEDGER_IN_BOOK = (
+    f"{LEDGER_GIVEN}. The book beside the data (its name and .labels.json) has every train and privatize on this file "
+    "charged to it; a copy of the file would get a book of its own, which is for its owner to prevent"
 )
 
 
 def charged(
-    folder: RunFolder, recipe: Recipe, data: Dataset, *, beside: Path | None, given: Path | None, watch: Watch
+    folder: RunFolder, recipe: Recipe, data: Dataset, *, book: Book | None, given: Path | None, watch: Watch
 ) -> Path:
     """Return the ledger that a new run charges; one that belongs to the run or lies beside its data is made.
 
     Parameters
     ----------
-    beside : where the ledger of a file of one's own lies; None where the data has a name.
+    book : the book beside a file of one's own, which has agreed to its columns; None where the data has a name.
     given : the ledger that was asked for.
     """
     n_rows = data.n_rows if data.ids is None else None  # rows with ids may become more
-    if given is not None:
-        _check_given(given, recipe, beside, n_rows)
-        return given.absolute()
-    if beside is not None:
-        if not beside.exists():
-            create_ledger(beside, budget=recipe.epsilon, n_rows=n_rows)
-            watch({"kind": "ledger", "file": str(beside), "budget": recipe.epsilon})
+    place = given if book is None else book.ledger_for(given)
+    if place is not None:
+        _check_exists(place, recipe, n_rows)
+        return place.absolute()
+    if book is not None:
+        beside = tables.ledger_beside(book)
+        create_ledger(beside, budget=recipe.epsilon, n_rows=n_rows)
+        watch({"kind": "ledger", "file": str(beside), "budget": recipe.epsilon})
         return beside
     folder.path.mkdir(parents=True, exist_ok=True)
     if not folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
@@ -46,16 +57,12 @@ def charged(
     return folder.ledger_file.absolute()
 
 
-def _check_given(given: Path, recipe: Recipe, beside: Path | None, n_rows: int | None) -> None:
-    if beside is not None and beside.exists() and given.resolve() != beside:
-        raise InvalidArgument(
-            f"the labels of {recipe.data} are charged to {beside}: leave --ledger out, so that all they spend adds up."
-        )
-    if not given.exists():
+def _check_exists(ledger: Path, recipe: Recipe, n_rows: int | None) -> None:
+    if not ledger.exists():
         rows = "" if n_rows is None else f" --rows {n_rows}"
         raise InvalidArgument(
-            f"there is no ledger at {given}. Its owner makes it once: "
-            f"labeldp vault create --ledger {given} --budget {recipe.epsilon}{rows}"
+            f"there is no ledger at {ledger}. Its owner makes it once: "
+            f"labeldp vault create --ledger {ledger} --budget {recipe.epsilon}{rows}"
         )
 
 
@@ -63,7 +70,9 @@ def in_words(facts: Record) -> str:
     """Say where the ledger of a run is from."""
     if facts["own_ledger"]:
         return OWN_LEDGER
-    return LEDGER_BESIDE if facts["ledger_is_beside"] else "given by its owner"
+    if facts["ledger_is_beside"]:
+        return LEDGER_BESIDE
+    return LEDGER_GIVEN if facts["features"] is None else LEDGER_IN_BOOK  # only files of one's own have a digest
 
 
 def advice(ledger: Path) -> str:

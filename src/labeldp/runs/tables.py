@@ -1,17 +1,21 @@
-"""A file of one's own as the data of a run: where it is, what may be read of it, and the ledger beside it."""
+"""A file of one's own as the data of a run: where it is, what may be read of it, and the book and ledger beside it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labeldp.datasets import Dataset
 from labeldp.runs.recipe import Recipe
+
+if TYPE_CHECKING:
+    from labeldp.bulk.book import Book, Columns
 
 Facts = dict[str, Any]
 
@@ -68,9 +72,32 @@ def load_features(recipe: Recipe, data_dir: Path | None, known: Facts) -> Datase
     )
 
 
-def ledger_beside(recipe: Recipe, data_dir: Path | None) -> Path:
-    """Return where the ledger of a file lies: beside the file itself, whatever link led to it."""
-    return Path(os.path.realpath(path_of(recipe, data_dir)) + ".ledger")
+@contextmanager
+def open_book(recipe: Recipe, data_dir: Path | None) -> Iterator[Book | None]:
+    """Yield the book beside a recipe's file, which no other process opens meanwhile; None where the data has a name."""
+    if recipe.table is None:
+        yield None
+        return
+    from labeldp.bulk import book
+
+    with book.open_book(path_of(recipe, data_dir)) as opened:
+        yield opened
+
+
+def columns_of(recipe: Recipe, data: Dataset) -> Columns:
+    """Return what a recipe makes of its file's columns."""
+    from labeldp.bulk.book import Columns
+
+    assert recipe.table is not None
+    features = [column["name"] for column in data.inputs["columns"]]
+    return Columns(label=recipe.table.label, features=features, id_column=recipe.table.id)
+
+
+def ledger_beside(book: Book) -> Path:
+    """Return where the ledger of a file lies that was given none."""
+    from labeldp.bulk.book import ledger_beside
+
+    return ledger_beside(book.data)
 
 
 def digest(data: Dataset) -> str:

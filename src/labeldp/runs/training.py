@@ -28,7 +28,13 @@ from labeldp.vault import LabelVault, Release
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-PUBLIC_LABELS = "its labels are public: they were read as they are, to test models on, and nothing protects them"
+    from labeldp.bulk.book import Book
+
+LEARNED_FROM = "the releases that this model learned from"
+PUBLIC_LABELS = (
+    "its labels are public: they were read as they are, to test models on, and nothing protects them. Test figures come from "
+    "them, and are no part of the guarantee"
+)
 
 
 def train(
@@ -46,9 +52,11 @@ def train(
 
     Privacy
     -------
-    Every label is charged at most the recipe's epsilon: to `ledger`; else, of a file of one's own, to the ledger beside it,
-    which is made if there is none; else to a new one in the run folder. A stage whose release is in the folder is read back;
-    only the first process holds labels. `command`, for the report, is public.
+    Every label is charged at most the recipe's epsilon: to `ledger`; else, of a file of one's own, to the ledger that its book
+    names, or the one beside it, which is made if there is none; else to a new one in the run folder. The book lies beside a
+    file of one's own and keeps it on one ledger, under one column of ids; a column that was a label is never a feature
+    afterwards, nor the other way round. A stage whose release is in the folder is read back; only the first process holds
+    labels. `command`, for the report, is public.
     With `otherwise` a run that is there may get another model or [training]: it is trained anew on what it released.
     """
     learners.check_known(recipe.model)
@@ -62,7 +70,9 @@ def train(
     used = _used(recipe, labelled)
     multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
     facts = _facts(recipe, sealed, data_dir, processes) | {"command": command}
-    facts = learners.once(processes, lambda: _begun(folder, recipe, sealed, used, ledger, facts, otherwise, watch))
+    facts = learners.once(
+        processes, lambda: _begun(folder, recipe, sealed, used, ledger, data_dir, facts, otherwise, watch)
+    )
     with folder.locked() if first else nullcontext():
         vault = sealed.vault(ledger=facts["ledger"]) if first else None
         sealed = sealed.only_public()
@@ -77,7 +87,7 @@ def train(
             test=tested_on(data),
         )
         if vault is not None:
-            _finish(folder, multistage, data, vault.certificate() | _around(facts), watch)
+            _finish(folder, multistage, data, _certificate(folder, vault, facts), watch)
             vault.close()
     return folder
 
@@ -121,7 +131,9 @@ def train_again(
             test=tested_on(data),
         )
         if first:
-            _finish(folder, multistage, data, _without_test(folder.certificate()) | _unprotected(facts), watch)
+            certificate = folder.certificate()
+            certificate |= _covered(folder, certificate, LEARNED_FROM) | _unprotected(facts)
+            _finish(folder, multistage, data, certificate, watch)
     return folder
 
 
@@ -177,37 +189,63 @@ def _begun(
     data: datasets.Dataset,
     used: NDArray[np.int64],
     ledger: Path | None,
+    data_dir: Path | None,
     new_facts: Record,
     otherwise: bool,
     watch: Watch | None,
 ) -> Record:
     """Return the facts of the run in the folder, which is made if it is new."""
-    beside = new_facts.pop("ledger_beside")
-    if folder.exists:
-        _check_same_features(recipe, folder.facts(), new_facts["features"])
-        facts = _same_run(folder, recipe, otherwise) | {"unprotected": new_facts["unprotected"]}
-        if facts["own_ledger"]:
-            facts["ledger"] = str(folder.ledger_file.absolute())  # wherever the folder has been moved to
-        elif facts["ledger_is_beside"]:
-            facts["ledger"] = str(beside)  # wherever the data has been moved to
-        if ledger is not None and ledger.absolute() != Path(facts["ledger"]):
-            raise InvalidArgument(f"the run in {folder.path} charges {facts['ledger']}: it cannot change its ledger.")
-        return facts
-    if any(folder.path.glob("release-*")):
-        raise InvalidArgument(
-            f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "
-            "know: choose another folder."
-        )
-    place = ledgers.charged(folder, recipe, data, beside=beside, given=ledger, watch=watch or _nobody)
-    with data.vault(ledger=place) as vault:
-        left = vault.remaining(used)
-        if not left >= Guarantee.of(recipe.epsilon, name="epsilon"):
-            raise BudgetExhausted(
-                f"this run needs epsilon {recipe.epsilon} for every label, and {left} is left in {place}. "
-                + ledgers.advice(place)
+    with tables.open_book(recipe, data_dir) as book:
+        if book is not None:
+            book.check(tables.columns_of(recipe, data))
+        if folder.exists:
+            return _gone_on(folder, recipe, data, ledger, new_facts, otherwise, book)
+        if any(folder.path.glob("release-*")):
+            raise InvalidArgument(
+                f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "
+                "know: choose another folder."
             )
-    whose = {"own_ledger": place == folder.ledger_file.absolute(), "ledger_is_beside": place == beside}
-    return folder.create(recipe, new_facts | {"ledger": str(place)} | whose)
+        place = ledgers.charged(folder, recipe, data, book=book, given=ledger, watch=watch or _nobody)
+        if book is not None:
+            book.check_ids(place, data.ids)
+        with data.vault(ledger=place) as vault:
+            left = vault.remaining(used)
+            if not left >= Guarantee.of(recipe.epsilon, name="epsilon"):
+                raise BudgetExhausted(
+                    f"this run needs epsilon {recipe.epsilon} for every label, and {left} is left in {place}. "
+                    + ledgers.advice(place)
+                )
+        if book is not None:
+            book.note(tables.columns_of(recipe, data), place, data.ids)
+        beside = book is not None and place == tables.ledger_beside(book)
+        whose = {"own_ledger": place == folder.ledger_file.absolute(), "ledger_is_beside": beside}
+        return folder.create(recipe, new_facts | {"ledger": str(place)} | whose)
+
+
+def _gone_on(
+    folder: RunFolder,
+    recipe: Recipe,
+    data: datasets.Dataset,
+    ledger: Path | None,
+    new_facts: Record,
+    otherwise: bool,
+    book: Book | None,
+) -> Record:
+    """Return the facts of the run that is in the folder, whose ledger may have been moved with it or with its data."""
+    facts = folder.facts()
+    _check_same_features(recipe, facts, new_facts["features"])
+    place = Path(facts["ledger"])
+    if facts["own_ledger"]:
+        place = folder.ledger_file.absolute()
+    elif facts["ledger_is_beside"] and book is not None:
+        place = tables.ledger_beside(book)
+    if ledger is not None and ledger.absolute() != place:
+        raise InvalidArgument(f"the run in {folder.path} charges {place}: it cannot change its ledger.")
+    if book is not None:
+        book.ledger_for(place)
+        book.check_ids(place, data.ids)
+        book.note(tables.columns_of(recipe, data), place, data.ids)
+    return _same_run(folder, recipe, new_facts, otherwise) | {"ledger": str(place)}
 
 
 def _begun_again(
@@ -217,11 +255,10 @@ def _begun_again(
     new_facts: Record,
     otherwise: bool,
 ) -> Record:
-    new_facts.pop("ledger_beside")
     if folder.exists:
         held = folder.hold_out()
         _check_certified(folder, [*folder.releases(), *([] if held is None else [held])])
-        return _same_run(folder, recipe, otherwise) | {"unprotected": new_facts["unprotected"]}
+        return _same_run(folder, recipe, new_facts, otherwise)
     releases, hold_out = earlier.releases(), earlier.hold_out()  # all there, and whole
     _check_certified(earlier, [*releases, *([] if hold_out is None else [hold_out])])
     learners.check_readable(recipe, releases)
@@ -229,10 +266,13 @@ def _begun_again(
     for file in sorted(earlier.path.glob("release-*.npz")):
         for copied in (file, file.with_suffix(".json")):
             shutil.copyfile(copied, folder.path / copied.name)
+    known = earlier.facts()
+    facts = new_facts | {key: known[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
+    facts["unprotected"] = list(dict.fromkeys(known["unprotected"] + new_facts["unprotected"]))
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
+    certificate |= _covered(folder, certificate, LEARNED_FROM) | _unprotected(facts)
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
-    ledger = {key: earlier.facts()[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
-    return folder.create(recipe, new_facts | ledger | {"from": str(earlier.path)})
+    return folder.create(recipe, facts | {"from": str(earlier.path)})
 
 
 def _check_certified(folder: RunFolder, releases: list[Release]) -> None:
@@ -247,13 +287,11 @@ def _check_certified(folder: RunFolder, releases: list[Release]) -> None:
         )
 
 
-def _same_run(folder: RunFolder, recipe: Recipe, otherwise: bool) -> Record:
+def _same_run(folder: RunFolder, recipe: Recipe, new_facts: Record, otherwise: bool) -> Record:
     """Return the facts of the run that is there, which must be of this recipe, or may be trained otherwise."""
-    if folder.recipe() != recipe and otherwise:
-        folder.train_otherwise(recipe)
-    elif folder.recipe() != recipe:
+    if folder.recipe() != recipe and not otherwise:
         raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
-    return folder.facts()
+    return folder.go_on(recipe, unprotected=new_facts["unprotected"])
 
 
 def _check_same_features(recipe: Recipe, known: Record, features: str | None) -> None:
@@ -275,24 +313,36 @@ def _facts(recipe: Recipe, data: datasets.Dataset, data_dir: Path | None, proces
         "inputs": data.inputs,
         "classes": list(data.classes),
         "features": tables.digest(data) if own_file else None,
-        "unprotected": os.path.abspath(data.public_test) if own_file and data.public_test is not None else None,
-        "ledger_beside": tables.ledger_beside(recipe, data_dir) if own_file else None,
+        "unprotected": [os.path.abspath(data.public_test)] if own_file and data.public_test is not None else [],
     }
 
 
-def _around(facts: Record) -> Record:
-    """Return what a certificate should say of things that its ledger does not know."""
-    return {"ledger file": facts["ledger"], "ledger place": ledgers.in_words(facts)} | _unprotected(facts)
+def _certificate(folder: RunFolder, vault: LabelVault, facts: Record) -> Record:
+    """Return the certificate of a run, with what its ledger does not know."""
+    certificate = vault.certificate() | {"ledger file": facts["ledger"], "ledger place": ledgers.in_words(facts)}
+    return certificate | _covered(folder, certificate, "the releases of this run") | _unprotected(facts)
+
+
+def _covered(folder: RunFolder, certificate: Record, releases: str) -> Record:
+    """Say what a certificate speaks of: the releases in a folder, and all else that their ledger had charged by then."""
+    entries = sorted(_entry(file) for file in folder.path.glob("release-*.json"))
+    others = [query for query in certificate["queries"] if query["entry"] not in entries]
+    more = f" and {len(others)} other queries" if others else ""
+    numbers = ", ".join(map(str, entries))
+    return {
+        "covers": f"{releases} (ledger entries {numbers}){more}: all that its ledger had released up to entry "
+        f"{certificate['ledger']['entry']}. What is charged later, and what is listed as unprotected, is not covered"
+    }
+
+
+def _entry(release: Path) -> int:
+    return int(json.loads(release.read_text(encoding="utf-8"))["receipt"]["ledger"]["entry"])
 
 
 def _unprotected(facts: Record) -> Record:
-    file = facts["unprotected"]
-    return {} if file is None else {"unprotected": {file: PUBLIC_LABELS}}
-
-
-def _without_test(certificate: Record) -> Record:
-    """Return a certificate of the same releases for a model that may be tested on something else."""
-    return {key: value for key, value in certificate.items() if key != "unprotected"}
+    """List every public test file that models of the run were ever tested on."""
+    files = facts["unprotected"]
+    return {"unprotected": dict.fromkeys(files, PUBLIC_LABELS)} if files else {}
 
 
 def _nobody(record: Record) -> None:
@@ -305,8 +355,7 @@ def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, f
     def note(record: Record) -> None:
         folder.note(record)
         if record["kind"] == "stage" and vault is not None:
-            certificate = vault.certificate() | _around(facts)
-            write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+            write_whole(folder.certificate_file, json.dumps(_certificate(folder, vault, facts), indent=1) + "\n")
         if watch is not None:
             watch(record)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +16,12 @@ from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
 from labeldp.learning import MultiStage
 from labeldp.mechanisms import GroupedResponse, RRWithPrior
+from labeldp.metrics import Estimate, accuracy
 from labeldp.sklearn.given import Given, hidden, opened, refuse_sealed
-from labeldp.sklearn.learner import LEAST_PROBABILITY, SklearnLearner
+from labeldp.sklearn.learner import SklearnLearner
 from labeldp.sklearn.models import takes_weights
-from labeldp.vault import LabelVault
+from labeldp.sklearn.rows import Rows
+from labeldp.vault import LabelVault, Release
 from labeldp.vault.labels import Classes, Unsealed
 
 
@@ -36,7 +39,7 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         means one for two classes, whose best question no prior changes, and two otherwise.
     mechanism : from an epsilon to a mechanism. None means GroupedResponse, or RRWithPrior for an estimator without weights.
     split, temperature, hold_out : of the stages, see `MultiStage`. Held-out rows are released as `hold_out_`, by plain
-        randomized response, for `labeldp.metrics`.
+        randomized response, for `grade`.
     rounds, folds : of EM, see `SklearnLearner`.
     warm_start : begin each stage with the model of the one before.
     seed : of the public partition and folds. The noise has no seed: no two fits are the same.
@@ -44,7 +47,7 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : the classes, sorted, as everywhere in scikit-learn; columns of `predict_proba` are in this order.
-    estimator_ : the fitted estimator; it predicts numbers, not names.
+    estimator_ : the fitted estimator; it predicts numbers, not names, and is surer of itself than `predict_proba` may be.
     certificate_ : what was released and what that promises. With a y that was not sealed it covers this fit alone.
     releases_, hold_out_ : the noisy reports, which can be learned from again, free.
     feature_names_in_, n_features_in_ : of X.
@@ -102,9 +105,13 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         y = hidden(y)
         with opened(self, X, y, sample_weight, fit_params, self._seal) as given:
             names = self._names(given)
-            multistage = self._multistage(len(names), given).fit(given.X, given.labels, self._epsilon())
-            certificate = given.certificate()
-        return self._learned(names, multistage, multistage.model_, certificate)
+            asked = self._multistage(len(names), given)
+            try:
+                asked.fit(given.X, given.labels, self._epsilon())
+            finally:  # what was released can be learned from again, free, also where learning failed
+                if asked.releases_ or asked.hold_out_ is not None:
+                    self._keep(given, asked)
+        return self._learned(names, asked.model_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return one row of probabilities per row of X, in the order of `classes_`."""
@@ -120,8 +127,22 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return log probabilities; with two classes the log odds of the second."""
-        logs = np.log(np.maximum(self.predict_proba(X), LEAST_PROBABILITY**2))
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
         return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
+
+    def grade(self, X: Any, figure: Callable[[Release, Any], Estimate] = accuracy) -> Estimate:
+        """Estimate how good the model is from the rows that were held out, without a true label.
+
+        Parameters
+        ----------
+        X : the features that were given to `fit`.
+        figure : accuracy, auc, log_loss or log_likelihood of labeldp.metrics.
+        """
+        check_is_fitted(self, "estimator_")
+        if self.hold_out_ is None:
+            raise InvalidArgument("no rows were held out: say hold_out=0.2 before fit.")
+        predicted = self._model.predict_proba(Rows(X)[self.hold_out_.rows])
+        return figure(self.hold_out_, predicted)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on labels that are read as they are: give it public ones. Sealed ones are refused."""
@@ -152,7 +173,8 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "classes must be given, such as classes=['no', 'yes'] or classes=10: they are public, and are never learned "
                 "from the labels."
             )
-        return LabelVault(labels.labels, classes=self.classes, budget=self._epsilon())
+        names = sorted(Classes.declared(self.classes).names)  # as classes_ will be
+        return LabelVault(labels.labels, classes=names, budget=self._epsilon())
 
     def _names(self, given: Given) -> tuple[Any, ...]:
         names = tuple(given.labels.classes)
@@ -186,11 +208,16 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             fit_params=given.params,
         )
 
-    def _learned(self, names: tuple[Any, ...], asked: MultiStage, learner: Any, certificate: dict[str, Any]) -> Self:
-        """Keep the fitted model, the releases, and no more."""
+    def _keep(self, given: Given, asked: MultiStage) -> None:
+        """Keep what was released, with the caller's row numbers, and no model of an earlier fit beside it."""
+        self.__dict__.pop("estimator_", None)
+        self.releases_ = [given.told(release) for release in asked.releases_]
+        self.hold_out_ = None if asked.hold_out_ is None else given.told(asked.hold_out_)
+        self.certificate_ = given.certificate()
+
+    def _learned(self, names: tuple[Any, ...], learner: Any) -> Self:
+        """Keep the fitted model, and not what it was learned from."""
         self.classes_, self._order = np.unique(np.array(names), return_index=True)
-        self.releases_, self.hold_out_ = asked.releases_, asked.hold_out_
-        self.certificate_ = certificate
         self._model = learner.model_
         self.estimator_ = self._model.estimator
         return self

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from labeldp.errors import InvalidArgument, InvalidLabels, TrustError
 from labeldp.sklearn.rows import Rows, taken
-from labeldp.vault import LabelVault, SealedColumn
+from labeldp.vault import LabelVault, Release, SealedColumn
 from labeldp.vault.labels import Unsealed
 from labeldp.vault.sealed import SEALED
 
@@ -36,6 +36,12 @@ class Given:
     weights: NDArray[np.float64] | None
     params: dict[str, Any]
     covers: str
+    order: NDArray[np.int64] | None = None
+    """Which row of the caller's each row is, where labels came in another order than their vault's."""
+
+    def told(self, release: Release) -> Release:
+        """Return a release whose rows are the caller's own."""
+        return release if self.order is None else replace(release, rows=self.order[release.rows])
 
     def certificate(self) -> dict[str, Any]:
         return self.labels.certificate() | {"covers": self.covers}
@@ -60,6 +66,7 @@ def opened(
         raise InvalidArgument(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: give the labels, or vault.sealed()."
         )
+    _check_not_in(X, y)
     validate_data(estimator, X, skip_check_array=True)  # notes the names and number of features
     params = _routed(estimator, fit_params)
     features = Rows(X)
@@ -76,7 +83,9 @@ def opened(
     if isinstance(y, SealedColumn):
         column, order = y.in_order()
         params = {name: taken(value, order, len(order)) for name, value in params.items()}
-        yield Given(Rows(features[order]), column, None if weights is None else weights[order], params, THE_VAULT)
+        yield Given(
+            Rows(features[order]), column, None if weights is None else weights[order], params, THE_VAULT, order
+        )
         return
     with seal(y) as vault:
         yield Given(features, vault, weights, params, THIS_FIT)
@@ -88,12 +97,21 @@ def refuse_sealed(y: Any) -> None:
         raise TrustError(SEALED)
 
 
+def _check_not_in(X: Any, y: Unsealed | SealedColumn) -> None:
+    """Raise where the column of labels is also one of the features. Names are public."""
+    name = getattr(y.labels, "name", None) if isinstance(y, Unsealed) else None
+    if name is not None and name in list(getattr(X, "columns", [])):
+        raise InvalidArgument(f"X must not hold the labels: its column {name!r} has the name of y. Drop it from X.")
+
+
 def _weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
-    weights: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, np.empty((n_rows, 1)), dtype=np.float64, copy=True
-    )
-    if (weights < 0).any() or not weights.any():
-        raise InvalidArgument("sample_weight must hold no negative number, and not zeros alone.")
+    weights: NDArray[np.float64] | None = None
+    with suppress(Exception):  # what it says could quote labels that were given in the place of weights
+        weights = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64, copy=True)
+    if weights is None or (weights < 0).any() or not weights.any():
+        raise InvalidArgument(
+            f"sample_weight must be one finite number per row of X ({n_rows}), none of them negative, and not all zero."
+        )
     return weights
 
 
@@ -110,6 +128,8 @@ def _column(y: Unsealed) -> Unsealed:
 def _try_to_read(y: Unsealed) -> tuple[Unsealed | None, str]:
     if hasattr(y.labels, "isna") and getattr(y.labels, "ndim", 0) == 1:
         return y, ""  # a pandas column, whose missing labels sealing knows
+    if isinstance(y.labels, np.ma.MaskedArray):
+        return y, ""  # as are those under a mask
     try:
         values = np.asarray(y.labels)
     except Exception:  # what it says could quote a label

@@ -6,14 +6,13 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pydoc import locate
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import skops.io
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.dummy import DummyClassifier
 
@@ -21,13 +20,14 @@ from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.learning import evidence
 from labeldp.learning.learner import Examples, Watch
-from labeldp.sklearn.calibration import calibrated
+from labeldp.sklearn.calibration import Stretch, Temper, Trust, stretch_of, temper_of
 from labeldp.sklearn.models import (
     Model,
     Numbers,
     Steps,
     Table,
     Task,
+    bounded,
     cannot_learn,
     fit_steps,
     joined,
@@ -41,12 +41,33 @@ from labeldp.vault.files import renamed_when_whole
 
 T = TypeVar("T")
 
-LEAST_PROBABILITY = 1e-6
-"""No label is believed impossible because a model said so."""
 REHEARSED_ROWS = 500
 TRUSTED_TYPES = ("sklearn.", "numpy.", "scipy.", "xgboost.", "lightgbm.", "collections.OrderedDict")
 TRUSTED_FUNCTIONS = ("sklearn.feature_selection.",)
 """Where the types and functions in a model file may come from. A transformer calls functions: others would be code."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of EM: the beliefs that were fitted to, and what was predicted of every row by a fit to others."""
+
+    number: int
+    beliefs: Table
+    predicted: Table
+    trust: Trust
+    evidence: Table
+    """The log likelihood of every row's report under what was predicted of it, as far as that is trusted."""
+
+    @classmethod
+    def of(cls, number: int, beliefs: Table, predicted: Table, likelihood: Table, weights: Table) -> Round:
+        trust = (stretch_of if number == 1 else temper_of)(predicted, likelihood, weights)
+        evidence = weights / weights.mean() * np.log((trust(predicted) * likelihood).sum(axis=1))
+        return cls(number, beliefs, predicted, trust, evidence)
+
+    def is_better_than(self, other: Round) -> bool:
+        """Tell whether reports are likelier by more than the standard error of that: a drift must not pass for progress."""
+        gain = self.evidence - other.evidence
+        return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
 
 
 class SklearnLearner:
@@ -54,8 +75,9 @@ class SklearnLearner:
 
     EM: every row is believed to have each label with some probability; the classifier is fitted to all labels, weighted by
     these beliefs, and its predictions times the likelihood of the reports are the next beliefs. What it predicts for a row
-    comes from a fit to other rows (`folds`): a flexible classifier would otherwise confirm its own noise. The first
-    predictions are made as sure of themselves as the reports bear out, which saves most of the rounds.
+    comes from a fit to other rows (`folds`): a flexible classifier would otherwise confirm its own noise. Predictions are made
+    as sure of themselves as the reports bear out: the first are stretched, as they are of noisy labels, later ones at most
+    tempered. The last round that made the reports clearly likelier makes the model, and its measure goes with it.
 
     A classifier without `sample_weight` is fitted once, to one reported label per row, as if it were true.
 
@@ -155,22 +177,31 @@ class SklearnLearner:
         checkpoint: Path | None,
         watch: Watch | None,
     ) -> Self:
-        predicted = np.full(likelihood.shape, 1 / likelihood.shape[1])
-        steps, task = self._task(X, rows, posterior(predicted, likelihood))
+        beliefs = posterior(np.ones(likelihood.shape), likelihood)
+        steps, task = self._task(X, rows, beliefs)
         mark = self._fingerprint(rows, likelihood)
-        done, predicted = _read(checkpoint, mark) or (0, predicted)
-        for number in range(done + 1, self.rounds + 1):
+        latest, best = _read(checkpoint, mark, likelihood, task.weights)
+        for number in range(1 if latest is None else latest.number + 1, self.rounds + 1):
             began = time.perf_counter()
-            predicted = self._predicted_by_others(task, posterior(predicted, likelihood))
-            if number == 1:
-                predicted = calibrated(predicted, likelihood, task.weights)
+            if latest is not None:
+                beliefs = posterior(latest.trust(latest.predicted), likelihood)
+            predicted = self._predicted_by_others(task, beliefs)
+            latest = Round.of(number, beliefs, predicted, likelihood, task.weights)
+            best = latest if best is None or latest.is_better_than(best) else best
             if watch is not None:
-                self.model_ = self._joined(steps, self._fitted_to_all(task, posterior(predicted, likelihood), start))
-                loss = -float(np.log((predicted * likelihood).sum(axis=1)).mean())
-                watch(_record(number, self.rounds, loss, time.perf_counter() - began, len(rows)))
-            _write(checkpoint, mark, number, predicted)
-        self.model_ = self._joined(steps, self._fitted_to_all(task, posterior(predicted, likelihood), start))
+                self.model_ = self._model_of(best, steps, task, start)
+                watch(
+                    _record(number, self.rounds, -float(latest.evidence.mean()), time.perf_counter() - began, len(rows))
+                )
+            _write(checkpoint, mark, latest, best)
+        assert best is not None
+        self.model_ = self._model_of(best, steps, task, start)
         return self
+
+    def _model_of(self, best: Round, steps: Steps, task: Task, start: SklearnLearner | None) -> Model:
+        """Fit the classifier to all rows with the beliefs of a round, to be trusted as far as its predictions were."""
+        fitted = task.fit_beliefs(np.arange(len(best.beliefs)), best.beliefs, None if start is None else start.model_)
+        return self._joined(steps, replace(fitted, trust=best.trust))
 
     def _predicted_by_others(self, task: Task, beliefs: Table) -> Table:
         """Return every row's predictions by a classifier that was fitted to the beliefs about other rows."""
@@ -182,9 +213,6 @@ class SklearnLearner:
             if len(own):
                 predicted[own] = task.fit_beliefs(others, beliefs[others]).predict_proba(task.X[own])
         return bounded(predicted)
-
-    def _fitted_to_all(self, task: Task, beliefs: Table, start: SklearnLearner | None) -> Model:
-        return task.fit_beliefs(np.arange(len(beliefs)), beliefs, None if start is None else start.model_)
 
     def _fit_labels(self, X: Rows, rows: Numbers, labels: Numbers, n_classes: int, watch: Watch | None) -> Self:
         """Fit once to the reported labels: all that can be done with a classifier that takes no weights."""
@@ -212,7 +240,7 @@ class SklearnLearner:
 
     # ---- the fitted model --------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Table:
         """Return one row of K probabilities per row of X."""
         return self._fitted().predict_proba(X.X if isinstance(X, Rows) else X)
 
@@ -220,6 +248,8 @@ class SklearnLearner:
         """Write the fitted classifier in the format of skops, which holds no code."""
         model = self._fitted()
         state = {"estimator": model.estimator, "seen": model.seen, "n_classes": model.n_classes}
+        if model.trust is not None:
+            state |= asdict(model.trust)
         with renamed_when_whole(Path(path)) as file:
             file.write(skops.io.dumps(state))
 
@@ -231,7 +261,9 @@ class SklearnLearner:
             raise InvalidArgument(f"there is no model at {path}.") from None
         try:
             named = skops.io.get_untrusted_types(data=data)
-            model = Model(**skops.io.loads(data, trusted=[name for name in named if _trusted(name)]))
+            state = skops.io.loads(data, trusted=[name for name in named if _trusted(name)])
+            trusts = [kind(state.pop(name)) for kind, name in ((Stretch, "times"), (Temper, "power")) if name in state]
+            model = Model(**state, trust=trusts[0] if trusts else None)
             same = type(split(model.estimator)[1]) in (type(split(self.estimator)[1]), DummyClassifier)
         except Exception as error:
             raise InvalidArgument(f"{path} does not hold a model of skops ({type(error).__name__}).") from None
@@ -264,12 +296,6 @@ def posterior(predicted: Table, likelihood: Table) -> Table:
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def bounded(predicted: Table) -> Table:
-    """Return probabilities none of which is 0."""
-    kept = np.maximum(predicted, LEAST_PROBABILITY)
-    return kept / kept.sum(axis=1, keepdims=True)
-
-
 def drawn(beliefs: Table, seed: int) -> Numbers:
     """Return one label per row, drawn from the beliefs about it."""
     chances = np.random.default_rng([seed, 0xD4A3]).random((len(beliefs), 1))
@@ -294,26 +320,38 @@ def _record(number: int, rounds: int, loss: float, seconds: float, rows: int) ->
     }
 
 
-def _write(checkpoint: Path | None, mark: str, number: int, predicted: Table) -> None:
-    if checkpoint is not None:
-        with renamed_when_whole(checkpoint) as file:
-            np.savez(file, allow_pickle=False, mark=np.array(mark), number=np.array(number), predicted=predicted)
+def _write(checkpoint: Path | None, mark: str, latest: Round, best: Round) -> None:
+    if checkpoint is None:
+        return
+    arrays: dict[str, Any] = {}
+    for name, each in (("latest", latest), ("best", best)):
+        arrays |= {f"{name}_number": np.array(each.number), f"{name}_beliefs": each.beliefs}
+        arrays[f"{name}_predicted"] = each.predicted
+    with renamed_when_whole(checkpoint) as file:
+        np.savez(file, allow_pickle=False, mark=np.array(mark), **arrays)
 
 
-def _read(checkpoint: Path | None, mark: str) -> tuple[int, Table] | None:
+def _read(checkpoint: Path | None, mark: str, likelihood: Table, weights: Table) -> tuple[Round | None, Round | None]:
+    """Return the latest round and the best one, if some were made."""
     if checkpoint is None or not checkpoint.exists():
-        return None
+        return None, None
     try:
         with np.load(checkpoint, allow_pickle=False) as stored:
-            found, number, predicted = str(stored["mark"]), int(stored["number"]), stored["predicted"]
+            found = dict(stored)
     except Exception as error:
         raise InvalidArgument(f"{checkpoint} is not a whole checkpoint ({type(error).__name__}): remove it.") from None
-    if found != mark:
+    if str(found.get("mark")) != mark:
         raise InvalidArgument(
             f"{checkpoint} was made by a training with other releases, settings or starting weights, and cannot be gone on "
             "from. Resume with the recipe it was made with, or use another folder."
         )
-    return number, predicted
+    latest, best = (
+        Round.of(
+            int(found[f"{name}_number"]), found[f"{name}_beliefs"], found[f"{name}_predicted"], likelihood, weights
+        )
+        for name in ("latest", "best")
+    )
+    return latest, best
 
 
 def _as_rows(X: Any) -> Rows:

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _get_feature_names, _num_features, _num_samples, has_fit_parameter
 
 from labeldp.errors import InvalidArgument
+from labeldp.sklearn.calibration import Trust
 from labeldp.sklearn.rows import Rows, taken
 
 Table = NDArray[np.floating[Any]]
@@ -23,6 +24,8 @@ Params = Mapping[str, Any]
 Steps = list[tuple[str, Any]]
 
 NOTHING = ("passthrough", None)
+LEAST_PROBABILITY = 1e-6
+"""No label is believed impossible because a model said so."""
 LEAST_BELIEF = 1e-4
 """A label that a row is believed to have with less than this is left out of a fit."""
 
@@ -39,17 +42,24 @@ def cannot_learn(estimator: Any, error: Exception) -> InvalidArgument:
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted classifier of class numbers, some of which it may never have seen."""
+    """A fitted classifier of class numbers, some of which it may never have seen, and how far it is to be believed."""
 
     estimator: Any
     seen: Numbers
     n_classes: int
+    trust: Trust | None = None
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        table = np.zeros((_num_samples(X), self.n_classes))
+    def predict_proba(self, X: Any) -> Table:
+        table: Table = np.zeros((_num_samples(X), self.n_classes))
         if len(table):
             table[:, self.seen] = self.estimator.predict_proba(X)
-        return table
+        return table if self.trust is None else self.trust(bounded(table))
+
+
+def bounded(predicted: Table) -> Table:
+    """Return probabilities none of which is 0."""
+    kept = np.maximum(predicted, LEAST_PROBABILITY)
+    return kept / kept.sum(axis=1, keepdims=True)
 
 
 def split(estimator: Any) -> tuple[Steps, Any]:

@@ -103,11 +103,13 @@ class LabelDPRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             response = self._response(given)
             self._rehearse(given)
             release = given.labels.release(response)
-            certificate = given.certificate()
+            for fitted in ("estimator_", "line_"):  # a model of an earlier fit does not go with this release
+                self.__dict__.pop(fitted, None)
+            self.release_, self.certificate_ = given.told(release), given.certificate()
+        self._bounds = float(response.low), float(response.high)
         line = self._line(given, release)
         self.estimator_ = self._fitted(given, release.rows, release.values)
-        self.line_, self.release_, self.certificate_ = line, release, certificate
-        self._bounds = float(response.low), float(response.high)
+        self.line_ = line
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

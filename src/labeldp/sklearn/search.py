@@ -78,7 +78,8 @@ class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             for each in candidates:  # all that can stop one, before anything is asked
                 each._multistage(len(names), given).check(given.X, given.labels.labelled, len(names), epsilon)
             asked = base._multistage(len(names), given).fit(given.X, given.labels, epsilon)
-            self.certificate_ = given.certificate()
+            base._keep(given, asked)
+            self.certificate_ = base.certificate_
         assert asked.hold_out_ is not None
         named = {str(number): learner for number, learner in enumerate(learners)}
         choice = select(named, given.X, asked.releases_, asked.hold_out_)
@@ -89,9 +90,10 @@ class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         learner = learners[self.best_index_].fit(given.X, [*asked.releases_, asked.hold_out_])
         best = candidates[self.best_index_]
         validate_data(best, X, skip_check_array=True)
-        self.hold_out_ = asked.hold_out_
-        self.best_estimator_ = best._learned(names, asked, learner, self.certificate_)
-        self.best_estimator_.hold_out_ = None  # it was trained on those rows: they cannot grade it any more
+        self.hold_out_ = base.hold_out_
+        best.releases_, best.certificate_ = base.releases_, base.certificate_
+        best.hold_out_ = None  # it has learned from those rows: they cannot grade it any more
+        self.best_estimator_ = best._learned(names, learner)
         self.classes_ = best.classes_
         return self
 

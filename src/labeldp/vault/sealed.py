@@ -179,7 +179,13 @@ class SealedColumn:
         return self._holder.remaining(self._accounted(rows))
 
     def recognises(self, release: Stored) -> bool:
-        return self._holder.recognises(release)
+        """Return whether a release of rows of this column is one that the holder has charged and handed over."""
+        given: Any = release
+        rows = getattr(given, "rows", None)
+        if rows is None:
+            return self._holder.recognises(release)
+        inside = len(rows) > 0 and rows.min() >= 0 and rows.max() < len(self)
+        return bool(inside and self._holder.recognises(replace(given, rows=self._rows[rows])))
 
     def certificate(self) -> dict[str, Any]:
         """Return the holder's certificate, which is about all of its labels."""
@@ -224,6 +230,8 @@ class SealedColumn:
         raise LabelDPError(
             "Sealed labels are never pickled: their vault holds true labels. Work in this process (n_jobs=1, or threads)."
         )
+
+    __getstate__ = __reduce__
 
     def __repr__(self) -> str:
         return f"<{len(self)} sealed labels>"

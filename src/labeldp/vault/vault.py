@@ -417,7 +417,16 @@ class LabelVault:
             self._ledger.verify(release.receipt.to_json())
         except LabelDPError:
             return False
+        rows = getattr(release, "rows", None)  # a file may hold another release's rows beside this receipt
+        if rows is not None and not self._are_its_rows(rows, release.receipt.rows["digest"]):
+            return False
         return release.private or not self._bits.private
+
+    def _are_its_rows(self, rows: Rows, digest: str) -> bool:
+        try:
+            return self._digest_of_rows(checks.rows(rows, len(self))) == digest
+        except InvalidArgument:
+            return False
 
     def certificate(self) -> dict[str, Any]:
         """Return, as JSON values, everything that this vault's ledger has released and promises."""

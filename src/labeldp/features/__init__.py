@@ -1,0 +1,7 @@
+"""Label-free representations of public inputs, and their cache on disk."""
+
+from labeldp.features.cache import cached
+from labeldp.features.extractor import Extractor
+from labeldp.features.patches import PatchFeatures
+
+__all__ = ["Extractor", "PatchFeatures", "cached"]
