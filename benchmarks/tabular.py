@@ -212,8 +212,7 @@ def comparison(records: list[Record], figure: str, datasets: tuple[str, ...]) ->
             best = cell(values(here, figure, estimator=kind, method="no privacy"), scale)
             for method in ("naive RR", "labeldp"):
                 cells = [cell(values(here, figure, estimator=kind, method=method, epsilon=e), scale) for e in EPSILONS]
-                bold = [f"**{each}**" if method == "labeldp" else each for each in cells]
-                lines.append(f"| {name} | {kind} | {method} | {' | '.join(bold)} | {best} |")
+                lines.append(f"| {name} | {kind} | {method} | {' | '.join(cells)} | {best} |")
         for method in dict.fromkeys(each["method"] for each in here if each["estimator"] == "diffprivlib"):
             cells = [cell(values(here, figure, method=method, epsilon=e), scale) for e in EPSILONS]
             lines.append(f"| {name} | its own | {method} | {' | '.join(cells)} | |")

@@ -318,12 +318,12 @@ def test_held_out_rows_are_those_of_the_x_that_was_given():
     model = LabelDPClassifier(LogisticRegression(C=100), epsilon="8", hold_out=0.3, stages=1).fit(
         X[order], vault.sealed()[order]
     )
-    graded = model.grade(X[order])
+    graded = model.grade()
     truth = np.array(["c", "b", "a"])[labels()][order][model.hold_out_.rows]
     assert graded.value == pytest.approx((model.predict(X[order])[model.hold_out_.rows] == truth).mean(), abs=0.1)
-    assert graded.value > 0.8 and model.grade(X[order], ldp.metrics.log_loss).value < 1
+    assert graded.value > 0.8 and model.grade(ldp.metrics.log_loss).value < 1
     with pytest.raises(ldp.InvalidArgument, match="no rows were held out"):
-        private().fit(X, vault_of().sealed()).grade(X)
+        private().fit(X, vault_of().sealed()).grade()
 
 
 # ---- what a hasty caller may give ------------------------------------------------------------------------------------
@@ -354,4 +354,16 @@ def test_a_mechanism_that_spends_more_than_epsilon_is_refused():
     vault = vault_of(budget="10")
     with pytest.raises(ldp.InvalidArgument, match="must spend at most epsilon"):
         private(mechanism=lambda _: ldp.GroupedResponse("7")).fit(features(), vault.sealed())
+    assert vault.spent().epsilon == "0"
+
+
+def test_a_vault_in_the_place_of_its_sealed_labels_is_told_apart():
+    with pytest.raises(ldp.InvalidArgument, match=r"give vault\.sealed\(\)"):
+        private().fit(features(), vault_of())
+
+
+def test_a_regressor_where_a_classifier_belongs_is_told_apart():
+    vault = vault_of()
+    with pytest.raises(ldp.InvalidArgument, match="use LabelDPRegressor"):
+        private(Ridge()).fit(features(), vault.sealed())
     assert vault.spent().epsilon == "0"

@@ -112,11 +112,12 @@ def fitted_to_beliefs(classifier, X, beliefs):
 
 def em_by_hand(classifier, X, chances, rounds, folds):
     """Return the predictions for X of the last round that made the reports clearly likelier."""
-    prior = np.full(chances.shape, 1 / chances.shape[1])
+    named = [[chance == max(row) for chance in row] for row in chances]  # reports at their word
+    beliefs = np.array([[each / sum(row) for each in row] for row in named])
     fold_of_row = np.random.default_rng([0, 0xF01D]).permutation(len(X)) % folds
     made = []
     for number in range(rounds):
-        beliefs, predicted = believed(prior, chances), np.zeros(chances.shape)
+        predicted = np.zeros(chances.shape)
         for fold in range(folds):
             model = fitted_to_beliefs(classifier, X[fold_of_row != fold], beliefs[fold_of_row != fold])
             predicted[fold_of_row == fold] = model.predict_proba(X[fold_of_row == fold])
@@ -126,6 +127,7 @@ def em_by_hand(classifier, X, chances, rounds, folds):
         gain = np.log(likely) - made[0] if made else None
         if gain is None or gain.mean() > gain.std() / len(X) ** 0.5:
             made = [np.log(likely), beliefs, trust]
+        beliefs = believed(prior, chances)
     _, beliefs, trust = made
     return trust(fitted_to_beliefs(classifier, X, beliefs).predict_proba(X))
 

@@ -38,7 +38,9 @@ class Table(ABC):
         self._status = _identity(status)
         self.schema = unquoted(self._read_schema, self.problem)
         if len(set(self.names)) != len(self.names):
-            raise InvalidArgument(f"the columns of {path} must have different names.")
+            raise InvalidArgument(
+                f"the columns of {path} must have different names. The file needs a header line with them."
+            )
 
     @property
     def names(self) -> list[str]:

@@ -55,7 +55,11 @@ TABLES = {
 @click.option(
     "--drop", multiple=True, help="Of a table: a column to leave out, as one that tells the label; repeatable."
 )
-@click.option("--missing", type=click.Choice(["public"]), help="Of a table: public if which labels are is no secret.")
+@click.option(
+    "--missing",
+    type=click.Choice(["public"]),
+    help="Of a table: public if it is no secret which labels are missing.",
+)
 @click.option(
     "--public-test",
     type=click.Path(),

@@ -48,13 +48,16 @@ class UnbiasedResponse(LocalMechanism):
                 "low < high must differ by a whole number of steps, and step must be > 0; "
                 f"got low={self.low}, high={self.high}, step={self.step}."
             )
-        checks.integer(at_least=2, at_most=LARGEST_GRID, **{"the number of grid values": len(self.values)})
+        checks.integer(at_least=2, at_most=LARGEST_GRID, **{"the number of grid values": self._count})
 
     @property
     def values(self) -> tuple[Fraction, ...]:
         """The labels' values, in the order of the classes."""
-        count = int((self.high - self.low) / self.step) + 1
-        return tuple(self.low + i * self.step for i in range(min(count, LARGEST_GRID + 1)))
+        return tuple(self.low + i * self.step for i in range(self._count))
+
+    @property
+    def _count(self) -> int:
+        return int((self.high - self.low) / self.step) + 1
 
     @property
     def outputs(self) -> tuple[Fraction, ...]:

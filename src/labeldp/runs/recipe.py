@@ -22,6 +22,12 @@ MECHANISMS: dict[str, type[LocalMechanism]] = {
 }
 
 MOST = 1e300
+HINTS = {
+    "label": " Of a table, --label names the column of true labels.",
+    "classes": " --classes lists all that a label may be, such as --classes no,yes: they are never learned from the labels.",
+    "epsilon": " --epsilon is what each label may spend, such as --epsilon 1.",
+    "model": " Of tables, --model is boosting, logistic or forest.",
+}
 WORDS = {
     "str": "text",
     "int": "a whole number",
@@ -270,7 +276,7 @@ def _filled(kind: Any, values: Any, source: str) -> Any:
         given[name] = _fitting(f"{source}: {name}", str(known[name].type), value)
     lacking = [name for name, item in known.items() if item.default is item.default_factory and given.get(name) is None]
     if lacking:  # both are MISSING
-        raise InvalidArgument(f"{source} must say {', '.join(lacking)}.")
+        raise InvalidArgument(f"{source} must say {', '.join(lacking)}.{HINTS.get(lacking[0], '')}")
     return kind(**given)
 
 

@@ -20,7 +20,6 @@ from labeldp.metrics import Estimate, accuracy
 from labeldp.sklearn.given import Given, hidden, opened, refuse_sealed
 from labeldp.sklearn.learner import SklearnLearner
 from labeldp.sklearn.models import takes_weights
-from labeldp.sklearn.rows import Rows
 from labeldp.vault import LabelVault, Release
 from labeldp.vault.labels import Classes, Unsealed
 
@@ -111,6 +110,8 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             finally:  # what was released can be learned from again, free, also where learning failed
                 if asked.releases_ or asked.hold_out_ is not None:
                     self._keep(given, asked)
+        if asked.hold_out_ is not None:
+            self._held_out_predictions = asked.predict_proba(given.X[asked.hold_out_.rows])
         return self._learned(names, asked.model_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -130,19 +131,17 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         logs = np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
         return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
 
-    def grade(self, X: Any, figure: Callable[[Release, Any], Estimate] = accuracy) -> Estimate:
+    def grade(self, figure: Callable[[Release, Any], Estimate] = accuracy) -> Estimate:
         """Estimate how good the model is from the rows that were held out, without a true label.
 
         Parameters
         ----------
-        X : the features that were given to `fit`.
         figure : accuracy, auc, log_loss or log_likelihood of labeldp.metrics.
         """
         check_is_fitted(self, "estimator_")
         if self.hold_out_ is None:
             raise InvalidArgument("no rows were held out: say hold_out=0.2 before fit.")
-        predicted = self._model.predict_proba(Rows(X)[self.hold_out_.rows])
-        return figure(self.hold_out_, predicted)
+        return figure(self.hold_out_, self._held_out_predictions)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on labels that are read as they are: give it public ones. Sealed ones are refused."""

@@ -66,6 +66,8 @@ def opened(
         raise InvalidArgument(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: give the labels, or vault.sealed()."
         )
+    if isinstance(y, Unsealed) and isinstance(y.labels, LabelVault):
+        raise InvalidArgument("y must be labels or a vault's sealed ones: give vault.sealed(), not the vault.")
     _check_not_in(X, y)
     validate_data(estimator, X, skip_check_array=True)  # notes the names and number of features
     params = _routed(estimator, fit_params)

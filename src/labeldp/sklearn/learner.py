@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 import skops.io
 from scipy.sparse import issparse
+from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier
 
 from labeldp import checks
@@ -73,11 +74,11 @@ class Round:
 class SklearnLearner:
     """Learns from the likelihood of reports with any classifier that has `predict_proba` and takes `sample_weight`.
 
-    EM: every row is believed to have each label with some probability; the classifier is fitted to all labels, weighted by
-    these beliefs, and its predictions times the likelihood of the reports are the next beliefs. What it predicts for a row
-    comes from a fit to other rows (`folds`): a flexible classifier would otherwise confirm its own noise. Predictions are made
-    as sure of themselves as the reports bear out: the first are stretched, as they are of noisy labels, later ones at most
-    tempered. The last round that made the reports clearly likelier makes the model, and its measure goes with it.
+    EM: every row is believed to have each label with some probability, at first those that were reported; the classifier is
+    fitted to all labels, weighted by these beliefs, and its predictions times the likelihood are the next beliefs. What it
+    predicts for a row comes from a fit to other rows (`folds`): a flexible classifier would otherwise confirm its own noise.
+    Predictions are made as sure of themselves as the reports bear out: the first are stretched, being of noisy labels, later
+    ones at most tempered. The last round that made the reports clearly likelier makes the model.
 
     A classifier without `sample_weight` is fitted once, to one reported label per row, as if it were true.
 
@@ -120,6 +121,10 @@ class SklearnLearner:
     def check(self, X: Any, n_classes: int) -> None:
         """Raise where the classifier cannot learn from X: it rehearses on some rows, with labels that are made up."""
         X = _as_rows(X)
+        if is_regressor(self.estimator):
+            raise InvalidArgument(
+                f"{name_of(self.estimator)} is a regressor: use LabelDPRegressor, or give a classifier."
+            )
         if not hasattr(split(self.estimator)[1], "predict_proba"):
             raise InvalidArgument(
                 f"{name_of(self.estimator)} has no predict_proba, which priors and beliefs are made of: choose a classifier "
@@ -177,7 +182,7 @@ class SklearnLearner:
         checkpoint: Path | None,
         watch: Watch | None,
     ) -> Self:
-        beliefs = posterior(np.ones(likelihood.shape), likelihood)
+        beliefs = reported(likelihood)
         steps, task = self._task(X, rows, beliefs)
         mark = self._fingerprint(rows, likelihood)
         latest, best = _read(checkpoint, mark, likelihood, task.weights)
@@ -294,6 +299,12 @@ def posterior(predicted: Table, likelihood: Table) -> Table:
     """Return the beliefs about each row's label: prediction times likelihood, normalised. The E-step of EM."""
     joint = predicted * likelihood
     return joint / joint.sum(axis=1, keepdims=True)
+
+
+def reported(likelihood: Table) -> Table:
+    """Return the beliefs of somebody who takes reports at their word: the labels in the reported group, all alike."""
+    named = likelihood >= likelihood.max(axis=1, keepdims=True) * (1 - 1e-9)
+    return named / named.sum(axis=1, keepdims=True)
 
 
 def drawn(beliefs: Table, seed: int) -> Numbers:

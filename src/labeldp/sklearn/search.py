@@ -104,6 +104,12 @@ class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return base.set_params(hold_out=self.hold_out, mechanism=base._mechanism())
 
     def _candidate(self, base: LabelDPClassifier, params: dict[str, Any]) -> LabelDPClassifier:
+        strangers = sorted(name for name in params if name.split("__")[0] not in base.get_params(deep=False))
+        if strangers:
+            raise InvalidArgument(
+                f"param_grid must name settings of LabelDPClassifier; {strangers[0]} is none. Those of what it wraps: "
+                f"estimator__.., such as estimator__{strangers[0]}."
+            )
         asked_again = [name for name in params if name.split("__")[0] not in FREE]
         if asked_again:
             raise InvalidArgument(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import is_classifier
+
 from labeldp.errors import InvalidArgument
 from labeldp.sklearn.models import split
 
@@ -52,6 +54,10 @@ WHY = (
 def check_squared_error(estimator: Any, *, assume: bool) -> None:
     """Raise unless a regressor, or the one at a pipeline's end, is known to minimise a squared error."""
     regressor = split(estimator)[1]
+    if is_classifier(regressor):
+        raise InvalidArgument(
+            f"{type(regressor).__name__} is a classifier: use LabelDPClassifier, or give a regressor."
+        )
     name, settings = type(regressor).__name__, regressor.get_params(deep=False)
     for key in SETTINGS:
         if (value := settings.get(key)) is not None and value not in SQUARED:
