@@ -7,24 +7,22 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
 from labeldp.learning import MultiStage
 from labeldp.mechanisms import GroupedResponse, RRWithPrior
 from labeldp.metrics import Estimate, accuracy
-from labeldp.sklearn.given import Given, hidden, opened, refuse_sealed
+from labeldp.sklearn.given import Given, Wrapper, hidden, opened, refuse_sealed
 from labeldp.sklearn.learner import SklearnLearner
 from labeldp.sklearn.models import takes_weights
 from labeldp.vault import LabelVault, Release
 from labeldp.vault.labels import Classes, Unsealed
 
 
-class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class LabelDPClassifier(ClassifierMixin, Wrapper, BaseEstimator):
     """Fits a classifier to noisy reports of the labels, released at epsilon, in stages.
 
     Parameters
@@ -116,9 +114,7 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return one row of probabilities per row of X, in the order of `classes_`."""
-        check_is_fitted(self, "estimator_")
-        if getattr(X, "ndim", 2) != 1:  # of one row that is not a table the estimator says what to do
-            validate_data(self, X, skip_check_array=True, reset=False)
+        self._check_features(X)
         return self._model.predict_proba(X)[:, self._order]
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -147,16 +143,6 @@ class LabelDPClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Return the accuracy on labels that are read as they are: give it public ones. Sealed ones are refused."""
         refuse_sealed(y)
         return float(super().score(X, y, sample_weight))
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.input_tags, tags.non_deterministic = inner.input_tags, True
-        return tags
 
     # ---- what defines the release ------------------------------------------------------------------------------------
 

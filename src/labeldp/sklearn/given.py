@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import MetaEstimatorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled, process_routing
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _raise_for_params,
+    _routing_enabled,
+    process_routing,
+)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from labeldp.errors import InvalidArgument, InvalidLabels, TrustError
 from labeldp.sklearn.rows import Rows, taken
@@ -50,6 +58,26 @@ class Given:
 def hidden(y: Any) -> Unsealed | SealedColumn | None:
     """Return y so that no frame of a traceback shows a label."""
     return y if y is None or isinstance(y, SealedColumn) else Unsealed(y)
+
+
+class Wrapper(MetaEstimatorMixin):
+    """What our estimators have in common: another one inside, whose features they pass on as they are."""
+
+    estimator: Any
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the estimator that this is mixed into
+        tags.input_tags, tags.non_deterministic = get_tags(self.estimator).input_tags, True
+        return tags
+
+    def _check_features(self, X: Any) -> None:
+        check_is_fitted(self, "estimator_")
+        if getattr(X, "ndim", 2) != 1:  # of one row that is not a table the estimator says what to do
+            validate_data(self, X, skip_check_array=True, reset=False)
 
 
 @contextmanager

@@ -6,16 +6,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from labeldp import checks
 from labeldp.budget.epsilon import Epsilon, exact_number
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import UnbiasedResponse
-from labeldp.sklearn.given import Given, hidden, opened, refuse_sealed
+from labeldp.sklearn.given import Given, Wrapper, hidden, opened, refuse_sealed
 from labeldp.sklearn.models import cannot_learn, fit_steps, joined, split
 from labeldp.sklearn.rows import taken, telling
 from labeldp.sklearn.squared import check_squared_error
@@ -26,7 +23,7 @@ from labeldp.vault.targets import grid, on_grid
 USUAL_STEPS = 20
 
 
-class LabelDPRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+class LabelDPRegressor(RegressorMixin, Wrapper, BaseEstimator):
     """Fits a regressor to reports that are right on average: unbiased, with the least noise that epsilon allows.
 
     Parameters
@@ -114,9 +111,7 @@ class LabelDPRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the regressor's predictions, shrunk along `line_`, within the bounds."""
-        check_is_fitted(self, "estimator_")
-        if getattr(X, "ndim", 2) != 1:  # of one row that is not a table the estimator says what to do
-            validate_data(self, X, skip_check_array=True, reset=False)
+        self._check_features(X)
         intercept, slope = self.line_
         return np.clip(intercept + slope * np.asarray(self.estimator_.predict(X)).ravel(), *self._bounds)
 
@@ -124,15 +119,6 @@ class LabelDPRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """Return R^2 on targets that are read as they are: give it public ones. Sealed ones are refused."""
         refuse_sealed(y)
         return float(super().score(X, y, sample_weight))
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags, tags.non_deterministic = get_tags(self.estimator).input_tags, True
-        return tags
 
     # ---- what defines the release ------------------------------------------------------------------------------------
 

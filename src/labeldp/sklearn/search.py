@@ -7,22 +7,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.learning import Choice, select
 from labeldp.sklearn.classifier import LabelDPClassifier
-from labeldp.sklearn.given import hidden, opened
+from labeldp.sklearn.given import Wrapper, hidden, opened
 
 FREE = ("estimator", "rounds", "folds")
 """What may be searched: how models are learned from what was released."""
 
 
-class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
     """Release the labels once, hold some out, and choose between settings of the learner on these.
 
     A grid search around LabelDPClassifier asks every label again for every candidate and fold. Here all candidates learn from
@@ -137,11 +136,6 @@ class LabelDPSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         best: LabelDPClassifier = self.best_estimator_
         return best
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags, tags.non_deterministic = get_tags(self.estimator).input_tags, True
-        return tags
 
 
 def _results(grid: list[dict[str, Any]], choice: Choice, scoring: str) -> dict[str, Any]:
