@@ -8,10 +8,11 @@ import pytest
 import labeldp
 
 SOURCE = Path(labeldp.__file__).parent
-EVERYBODY_MAY = {"errors", "checks"}
+EVERYBODY_MAY = {"errors", "checks", "files"}
 ROOMS = {
     "errors": set(),
     "checks": {"errors"},
+    "files": set(),
     "randomness": set(),
     "budget": set(),
     "mechanisms": {"randomness", "budget"},
@@ -31,6 +32,7 @@ CORE = {"numpy", "scipy", "click", "rich"}
 FOREIGN = {
     "errors": set(),
     "checks": {"numpy"},
+    "files": set(),
     "randomness": {"numpy"},
     "budget": {"numpy", "dp_accounting"},
     "mechanisms": {"numpy", "scipy"},

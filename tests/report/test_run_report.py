@@ -111,7 +111,7 @@ def test_a_failed_write_leaves_the_old_report_and_no_draft(copy_of, monkeypatch)
     def fail(*paths):
         raise OSError("disk full")
 
-    monkeypatch.setattr("labeldp.report.page.os.replace", fail)
+    monkeypatch.setattr("labeldp.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         report.write_run(folder)
     assert (folder / "report.html").read_bytes() == before

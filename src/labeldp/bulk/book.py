@@ -20,7 +20,7 @@ import numpy as np
 from labeldp.budget import Ledger, Runs
 from labeldp.budget.storage import sync_folder
 from labeldp.errors import InvalidArgument, LedgerError
-from labeldp.vault.files import renamed_when_whole
+from labeldp.files import renamed_when_whole
 
 FORMAT = "labeldp-book-1"
 Span = tuple[int, int]

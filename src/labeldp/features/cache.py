@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.features.extractor import Extractor
-from labeldp.features.files import fresh_name, remove_abandoned, renamed_when_whole
+from labeldp.features.files import remove_abandoned
+from labeldp.files import fresh_name, renamed_when_whole
 
 FORMAT = "labeldp-features-1"
 ROWS_AT_ONCE = 2_048

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.features.clusters import k_means
-from labeldp.features.files import renamed_when_whole
 from labeldp.features.responses import VARIANCE_FLOOR, Floats, Images, Responses
+from labeldp.files import renamed_when_whole
 
 FORMAT = "labeldp-patches-1"
 """Changes with anything that changes the features of given settings; caches are keyed by it."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from labeldp.errors import InvalidArgument
+from labeldp.files import renamed_when_whole
 from labeldp.vault import Release
-from labeldp.vault.files import renamed_when_whole
 
 
 class StageFiles:

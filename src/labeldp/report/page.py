@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from html import escape as html_escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from labeldp.files import renamed_when_whole
 from labeldp.report.words import printable
 
 Legend = Sequence[tuple[str, str, str]]
@@ -134,14 +133,8 @@ def frame(title: str, *, eyebrow: str, about: str, top: str, body: Iterable[str]
 
 def write(path: Path, page: str) -> Path:
     """Write a page so that whoever looks finds the old one or the new one, and never half of one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_text(page, encoding="utf-8", newline="\n")
-        os.replace(draft, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
+    with renamed_when_whole(path) as file:
+        file.write(page.encode())
     return path
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from labeldp.errors import InvalidArgument
+from labeldp.files import renamed_when_whole
 from labeldp.runs.families import MODEL_FILES, family_of
 from labeldp.runs.recipe import Recipe
 from labeldp.vault import Release
-from labeldp.vault.files import renamed_when_whole
 
 Record = dict[str, Any]
 Watch = Callable[[Record], None]

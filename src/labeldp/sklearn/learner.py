@@ -19,6 +19,7 @@ from sklearn.dummy import DummyClassifier
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument
+from labeldp.files import renamed_when_whole
 from labeldp.learning import evidence
 from labeldp.learning.learner import Examples, Watch
 from labeldp.sklearn.calibration import Stretch, Temper, Trust, stretch_of, temper_of
@@ -38,7 +39,6 @@ from labeldp.sklearn.models import (
 )
 from labeldp.sklearn.rows import Rows, taken, telling
 from labeldp.vault import HistogramRelease
-from labeldp.vault.files import renamed_when_whole
 
 T = TypeVar("T")
 

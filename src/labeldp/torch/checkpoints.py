@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from labeldp.errors import InvalidArgument
-from labeldp.vault.files import renamed_when_whole
+from labeldp.files import renamed_when_whole
 
 
 def write(path: Path, state: dict[str, Any]) -> None:

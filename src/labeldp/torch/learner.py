@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
+from labeldp.files import renamed_when_whole
 from labeldp.learning.evidence import check_rows
 from labeldp.learning.learner import Examples, Watch
 from labeldp.torch import checkpoints
@@ -28,7 +29,6 @@ from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
 from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
-from labeldp.vault.files import renamed_when_whole
 
 T = TypeVar("T")
 

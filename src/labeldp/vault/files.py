@@ -7,16 +7,16 @@ import json
 import os
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.budget.storage import sync_folder
 from labeldp.errors import InvalidArgument
+from labeldp.files import renamed_when_whole
 from labeldp.vault.receipt import Receipt
 
 FORMAT = "labeldp-release-1"
@@ -68,20 +68,6 @@ def write_release(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, NDA
         file.write(written)
     sync_folder(path.parent)
     return hashlib.sha256(written).hexdigest()
-
-
-@contextmanager
-def renamed_when_whole(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that gets its name once it is written and synced, and vanishes if that fails."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def read_release(path: Path) -> tuple[Facts, Arrays]:
