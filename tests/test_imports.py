@@ -33,6 +33,8 @@ def test_the_public_names_are_these():
 
 EXPECTED = {
     "BudgetExhausted",
+    "ClusterPrior",
+    "ClusterRR",
     "Epsilon",
     "GroupedResponse",
     "Guarantee",
@@ -59,8 +61,10 @@ EXPECTED = {
     "VaultClosed",
     "create_ledger",
     "datasets",
+    "features",
     "load",
     "metrics",
+    "priors",
     "sklearn",
     "torch",
 }

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
         TrustError,
         VaultClosed,
     )
-    from labeldp.learning import Learner, MultiStage
-    from labeldp.mechanisms import GroupedResponse, RandomizedResponse, RRTopK, RRWithPrior, UnbiasedResponse
+    from labeldp.learning import ClusterPrior, Learner, MultiStage
+    from labeldp.mechanisms import (
+        ClusterRR,
+        GroupedResponse,
+        RandomizedResponse,
+        RRTopK,
+        RRWithPrior,
+        UnbiasedResponse,
+    )
     from labeldp.randomness import InsecureBits
     from labeldp.runs import load
     from labeldp.vault import HistogramRelease, LabelHolder, LabelVault, Release, SumRelease
@@ -26,6 +33,8 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BudgetExhausted",
+    "ClusterPrior",
+    "ClusterRR",
     "Epsilon",
     "GroupedResponse",
     "Guarantee",
@@ -52,8 +61,10 @@ __all__ = [
     "VaultClosed",
     "create_ledger",
     "datasets",
+    "features",
     "load",
     "metrics",
+    "priors",
     "sklearn",
     "torch",
 ]
@@ -61,7 +72,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name's room on first use, so that importing labeldp is quick."""
-    if name in ("datasets", "metrics"):
+    if name in ("datasets", "features", "metrics", "priors"):
         return import_module(f"labeldp.{name}")
     if name == "load":
         return import_module("labeldp.runs").load

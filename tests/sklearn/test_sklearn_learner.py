@@ -25,6 +25,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import LinearSVC
 
 import labeldp as ldp
+from labeldp.learning import evidence
+from labeldp.priors import projected
 from labeldp.randomness import InsecureBits
 from labeldp.sklearn import LabelDPClassifier, Rows, SklearnLearner
 from labeldp.sklearn.calibration import stretch_of, temper_of
@@ -313,11 +315,34 @@ def test_where_everybody_has_the_same_label_that_is_what_is_predicted():
         assert (SklearnLearner(classifier, rounds=1).fit(X, release).predict_proba(X)[:, 1] > 0.99).all()
 
 
-def test_histograms_are_no_reports():
-    X, _ = small_release()
-    vault = ldp.LabelVault(np.arange(60) % 3, classes=3, budget="1", trust="curator")
-    with pytest.raises(ldp.InvalidArgument, match="not from histograms"):
-        SklearnLearner(LogisticRegression()).fit(X, vault.histogram(np.zeros(60, dtype=int), "1"))
+def test_a_histogram_is_fitted_to_as_the_shares_of_each_group():
+    groups = np.arange(60) % 3
+    X = np.eye(3)[groups]
+    vault = ldp.LabelVault(groups, classes=3, budget="8", trust="curator")
+    counts = vault.histogram(groups, "8")
+    learner = SklearnLearner(LogisticRegression(C=100)).fit(X, counts)
+    assert learner.predict_proba(np.eye(3)) == pytest.approx(projected(counts), abs=0.05)
+
+
+def test_reports_beside_a_histogram_are_multiplied_into_it():
+    rng = np.random.default_rng(3)
+    vault = ldp.LabelVault(rng.integers(3, size=60), classes=3, budget="8", trust="curator")
+    counts, reports = vault.histogram(np.arange(60) % 5, "2"), vault.release(ldp.RandomizedResponse("1"), np.arange(20))
+    prior = projected(counts)[counts.groups]
+    expected = np.array(prior)
+    expected[:20] *= reports.likelihood()
+    found = evidence.posterior(*evidence.apart(evidence.checked([counts, reports])))
+    assert found.rows.tolist() == list(range(60))
+    assert found.shares == pytest.approx(expected / expected.sum(axis=1, keepdims=True))
+    X = rng.normal(size=(60, 2))
+    both, alone = (SklearnLearner(LogisticRegression()).fit(X, each) for each in ([counts, reports], found))
+    assert both.predict_proba(X) == pytest.approx(alone.predict_proba(X))
+
+
+def test_what_takes_no_weights_learns_no_beliefs():
+    counts = ldp.LabelVault(np.arange(60) % 3, classes=3, budget="8", trust="curator").histogram(np.arange(60) % 3, "8")
+    with pytest.raises(ldp.InvalidArgument, match="takes no sample_weight"):
+        SklearnLearner(KNeighborsClassifier()).fit(np.eye(3)[np.arange(60) % 3], counts)
 
 
 # ---- the rehearsal ---------------------------------------------------------------------------------------------------

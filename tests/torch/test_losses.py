@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 import labeldp as ldp
-from labeldp.learning import Filtered
+from labeldp.learning import Beliefs, Filtered
 from labeldp.torch import TorchLearner
 from labeldp.torch.losses import (
     LOSSES,
     TrainingSet,
     on_labels,
     on_likelihood,
-    on_likelihood_or_shares,
+    on_likelihood_and_beliefs,
     on_weights,
 )
 
@@ -155,11 +155,11 @@ def test_the_gradient_of_the_likelihood_is_the_finite_difference(name):
 
 def test_the_gradient_with_a_histogram_beside_is_the_finite_difference():
     data = TrainingSet.of([released(ldp.RRWithPrior("1")), counted()], "likelihood")
-    assert data.loss is on_likelihood_or_shares
-    chosen = torch.tensor([0, 5, N, N + 1])
+    assert data.loss is on_likelihood_and_beliefs
+    chosen = torch.tensor([0, 5, N - 2, N - 1])
     targets = data.targets[chosen].double()
     logits = torch.from_numpy(random_logits(4)).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: on_likelihood_or_shares(x, targets), (logits,), atol=1e-7, rtol=1e-5)
+    assert torch.autograd.gradcheck(lambda x: on_likelihood_and_beliefs(x, targets), (logits,), atol=1e-7, rtol=1e-5)
 
 
 # ---------------------------------------------------------------- several releases
@@ -249,8 +249,8 @@ def test_a_histogram_is_learned_from_as_the_shares_of_each_group(loss):
     assert (data.rows == histogram.rows).all()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_reports_and_histograms_are_learned_from_together(loss):
+@pytest.mark.parametrize("loss", ["noisy-label", "debiased"])
+def test_noisy_labels_and_histograms_are_learned_from_side_by_side(loss):
     release, histogram = released(ldp.RRWithPrior("1")), counted()
     both = TrainingSet.of([release, histogram], loss)
     logits = torch.from_numpy(random_logits(2 * N))
@@ -258,6 +258,28 @@ def test_reports_and_histograms_are_learned_from_together(loss):
     expected = torch.cat([apart[0].loss(logits[:N], apart[0].targets), apart[1].loss(logits[N:], apart[1].targets)])
     assert torch.allclose(both.loss(logits, both.targets), expected, rtol=1e-6, atol=1e-6)
     assert both.rows.tolist() == [*release.rows, *histogram.rows]
+
+
+def test_a_row_s_likelihood_and_what_is_believed_of_it_add_up():
+    some, histogram = released(ldp.RRWithPrior("1"), np.arange(0, N, 2)), counted()
+    both = TrainingSet.of([some, histogram], "likelihood")
+    logits = torch.from_numpy(random_logits())
+    reports, counts = (TrainingSet.of([each], "likelihood") for each in (some, histogram))
+    expected = counts.loss(logits, counts.targets)
+    expected[::2] += reports.loss(logits[::2], reports.targets)
+    assert torch.allclose(both.loss(logits, both.targets), expected, rtol=1e-6, atol=1e-6)
+    assert both.rows.tolist() == list(range(N))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_beliefs_count_by_their_weight(loss):
+    shares = np.random.default_rng(5).dirichlet(np.ones(K), size=3)
+    logits = torch.from_numpy(random_logits(3))
+    plain = TrainingSet.of(Beliefs(np.array([4, 2, 7]), shares, tuple(range(K))), loss)
+    weighted = TrainingSet.of(Beliefs(np.array([4, 2, 7]), shares, tuple(range(K)), np.array([1.0, 0.0, 0.5])), loss)
+    expected = plain.loss(logits, plain.targets) * torch.tensor([1.0, 0.0, 0.5])
+    assert torch.allclose(weighted.loss(logits, weighted.targets), expected)
+    assert plain.rows.tolist() == weighted.rows.tolist() == [4, 2, 7]
 
 
 @pytest.mark.parametrize("loss", LOSSES)

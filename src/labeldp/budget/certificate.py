@@ -69,6 +69,7 @@ def certificate(ledger: Ledger, people: People | None = None) -> dict[str, Any]:
         **({} if people is None else {"people": people.summary(ledger)}),
         "adjacency": ADJACENCY,
         "composition": COMPOSITION,
+        "dearest label": _sum(ledger.charges_of(None), spent),
         "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
         "raises": [_raise(entry) for entry in entries if entry.body["kind"] == "raise"],
@@ -82,6 +83,17 @@ def _words(spent: Guarantee, curator: bool) -> str:
         return "Nothing that depends on a label has been released."
     trusted = "its owner and the label holder, who aggregated before adding noise" if curator else "its owner alone"
     return f"Label differential privacy with {spent} for every label; each label was entrusted to {trusted}."
+
+
+def _sum(charges: list[Entry], spent: Guarantee) -> str:
+    """Spell the sequential composition out: what the label that was charged most was charged for."""
+    if not charges:
+        return "no label was charged"
+    terms = [
+        f"{entry.body['cost']['epsilon']} (entry {entry.number}, {entry.body['request']['mechanism']['name']})"
+        for entry in charges
+    ]
+    return f"epsilon {' + '.join(terms)} = {spent.epsilon}"
 
 
 def _query(entry: Entry) -> dict[str, Any]:

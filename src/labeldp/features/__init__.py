@@ -2,6 +2,7 @@
 
 from labeldp.features.cache import cached
 from labeldp.features.extractor import Extractor
+from labeldp.features.given import given
 from labeldp.features.patches import PatchFeatures
 
-__all__ = ["Extractor", "PatchFeatures", "cached"]
+__all__ = ["Extractor", "PatchFeatures", "cached", "given"]

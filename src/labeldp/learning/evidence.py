@@ -9,24 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.errors import InvalidArgument
-from labeldp.learning.learner import Examples, Filtered
-from labeldp.vault import Release
+from labeldp.learning.learner import Beliefs, Examples, Filtered
+from labeldp.priors import shares
+from labeldp.vault import HistogramRelease, Release
 
 Numbers = NDArray[np.int64]
 
 
-def checked(releases: Any) -> list[Examples]:
-    """Return a list of releases of the same classes, from one or several; anything else, above all labels, is refused."""
+def checked(releases: Any) -> list[Release | Filtered | Beliefs]:
+    """Return a list of evidence about the same classes, from one or several releases.
+
+    A histogram is taken as what it makes one believe of its rows. Anything else, above all labels, is refused.
+    """
     given = list(releases) if isinstance(releases, Sequence) else [releases]
     if not given or not all(isinstance(each, Examples) for each in given):
         raise InvalidArgument("releases must be one or more releases of a vault; a learner takes no labels.")
     if len({classes_of(each) for each in given}) > 1:
         raise InvalidArgument("releases must all have the same classes.")
-    return given
+    return [beliefs_of(each) if isinstance(each, HistogramRelease) else each for each in given]
 
 
 def classes_of(each: Examples) -> tuple[Any, ...]:
     return each.release.classes if isinstance(each, Filtered) else each.classes
+
+
+def beliefs_of(histogram: HistogramRelease) -> Beliefs:
+    """Return the shares of the classes in each row's group, projected on the group's public size."""
+    return Beliefs(histogram.rows, shares.projected(histogram)[histogram.groups], histogram.classes)
+
+
+def apart(given: Sequence[Release | Filtered | Beliefs]) -> tuple[list[Release | Filtered], list[Beliefs]]:
+    """Return reports on rows, and beliefs about rows."""
+    local = [each for each in given if not isinstance(each, Beliefs)]
+    return local, [each for each in given if isinstance(each, Beliefs)]
 
 
 def check_rows(rows: Numbers, n_rows: int) -> None:
@@ -49,6 +64,36 @@ def log_likelihoods(releases: Sequence[Release | Filtered]) -> tuple[Numbers, ND
     with np.errstate(divide="ignore"):  # true labels, the baseline, have likelihood 0 elsewhere
         np.add.at(logs, place, np.concatenate([np.log(each.likelihood()) for each in local]))
     return rows, logs
+
+
+def posterior(local: Sequence[Release | Filtered], beliefs: Sequence[Beliefs]) -> Beliefs:
+    """Return prior times likelihood, normalised: the prior is what is believed, uniform where nothing is.
+
+    Several beliefs about a row are multiplied, which holds if they were come by independently.
+    """
+    rows = [each.rows for each in beliefs]
+    if local:
+        reported, logs_of_reports = log_likelihoods(local)
+        rows.append(reported)
+    known = np.unique(np.concatenate(rows))
+    logs = np.zeros((len(known), len(classes_of([*local, *beliefs][0]))))
+    weights = np.ones(len(known))
+    with np.errstate(divide="ignore"):
+        for each in beliefs:
+            place = np.searchsorted(known, each.rows)
+            logs[place] += np.log(each.shares)
+            if each.weights is not None:
+                weights[place] = each.weights
+    if local:
+        place = np.searchsorted(known, reported)
+        logs[place] += logs_of_reports
+        weights[place] = 1.0  # a report speaks of its row alone
+    top = logs.max(axis=1, keepdims=True)
+    joint = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+    totals = joint.sum(axis=1, keepdims=True)
+    uniform = np.full_like(joint, 1 / joint.shape[1])  # where reports contradict what was believed, nothing is
+    shares_of_rows = np.divide(joint, totals, out=uniform, where=totals > 0)
+    return Beliefs(known, shares_of_rows, classes_of([*local, *beliefs][0]), weights)
 
 
 def noisy_labels(releases: Sequence[Release | Filtered]) -> tuple[Numbers, Numbers]:

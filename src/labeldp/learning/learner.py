@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.vault import HistogramRelease, Release
 
@@ -36,7 +37,40 @@ class Filtered:
             raise InvalidArgument(f"kept must be a mask over the {len(self.release)} reports of the release.")
 
 
-Examples = Release | HistogramRelease | Filtered
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What is believed of the labels of rows, made from releases alone: soft targets that any learner takes.
+
+    Attributes
+    ----------
+    rows : (n,) the vault's rows that are spoken of, each once, in any order.
+    shares : (n, K) probabilities of each row's label.
+    classes : the class names.
+    weights : (n,) how much a row counts beside others; 1 is a label that is known.
+    """
+
+    rows: NDArray[np.int64]
+    shares: NDArray[np.floating[Any]]
+    classes: tuple[Any, ...]
+    weights: NDArray[np.floating[Any]] | None = None
+
+    def __post_init__(self) -> None:
+        checks.probabilities(self.shares, len(self.rows), len(self.classes))
+        if len(np.unique(self.rows)) != len(self.rows):
+            raise InvalidArgument("rows must name each row once: join what is believed of a row before.")
+        if self.weights is not None and (
+            np.shape(self.weights) != (len(self.rows),)
+            or not np.isfinite(self.weights).all()
+            or np.min(self.weights, initial=0) < 0
+        ):
+            raise InvalidArgument(f"weights must be {len(self.rows)} finite numbers that are not negative.")
+
+    @property
+    def weighted(self) -> NDArray[np.floating[Any]]:
+        return self.shares if self.weights is None else self.shares * self.weights[:, None]
+
+
+Examples = Release | HistogramRelease | Filtered | Beliefs
 
 
 @runtime_checkable

@@ -18,15 +18,19 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.budget import Epsilon, Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument
+from labeldp.learning.cluster_prior import ClusterPrior
 from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
 from labeldp.learning.stored import StageFiles
-from labeldp.mechanisms import GroupMechanism, LocalMechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms import ClusterRR, GroupMechanism, LocalMechanism, RandomizedResponse, RRWithPrior
 from labeldp.metrics.accuracy import accuracy, check_hold_out
-from labeldp.vault import LabelHolder, Release
+from labeldp.vault import HistogramRelease, LabelHolder, Release
+from labeldp.vault.files import Stored
 
 Probabilities = NDArray[np.floating[Any]]
 Record = dict[str, Any]
+
+COUNTS = "release-clusters"
 
 
 @dataclass
@@ -46,12 +50,15 @@ class MultiStage:
         mean k of this stage, "floor" (the authors' code) or "round". None keeps all. For learners from noisy labels only.
     prior, prior_weight : an external prior, (n, K) or a function of row numbers, mixed in as (1 - w) model + w prior.
     prior_source : where that prior came from, for the certificate.
+    clusters : stage 0, for a curator: part of epsilon buys counts of the classes in public clusters, whose shares are the prior
+        of stage 1, and which all models learn from. With all of epsilon on counts, stages=0.
     hold_out : the share of the rows that is held out and released by plain randomized response, to grade models on.
     seed : of the public partition. No seed reaches privacy noise.
 
     Privacy
     -------
-    epsilon-label-DP: every row is asked once, and each question depends on public things and earlier answers alone.
+    epsilon-label-DP: every row is asked once, or once in counts and once on its own for the rest of epsilon; each question
+    depends on public things and earlier answers alone.
     """
 
     learner: Learner | Sequence[Learner]
@@ -64,16 +71,20 @@ class MultiStage:
     prior: Any = None
     prior_weight: float = 0.5
     prior_source: str | None = None
+    clusters: ClusterPrior | None = None
     hold_out: float = 0.0
     seed: int = 0
 
+    counts_: HistogramRelease | None = field(default=None, init=False, repr=False)
     releases_: list[Release] = field(default_factory=list, init=False, repr=False)
     hold_out_: Release | None = field(default=None, init=False, repr=False)
     models_: list[Learner] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        checks.integer(stages=self.stages, at_least=1)
-        check_shares(self.split, self.stages)
+        checks.integer(stages=self.stages, at_least=1 if self.clusters is None else 0)
+        self._shares()
+        if self.clusters is not None and self.prior is not None:
+            raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
             raise InvalidArgument(f"temperature must be a finite number > 0, got {self.temperature}.")
         if not 0 <= self.hold_out < 1 or not 0 <= self.prior_weight <= 1:
@@ -113,33 +124,47 @@ class MultiStage:
         first = learners[0]
         labelled, classes = first.ask_once(lambda: (vault.labelled, vault.classes))
         use = self.check(X, labelled, len(classes), epsilon, rows=rows)
-        mechanism = self.mechanism(epsilon)
-        parts = Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
+        of_counts, of_stages = self._epsilons(epsilon)
+        parts = Partition.of(use, self._shares(), hold_out=self.hold_out, seed=self.seed)
+        if self.clusters is not None:
+            first.ask_once(lambda: ClusterPrior.check_trust(vault))
         if name is None and folder is None:  # otherwise some of it may have been asked before, and is free
             first.ask_once(lambda: _check_budget(vault, use, epsilon))
         files = StageFiles(folder)
 
+        def named(stage: str) -> str | None:
+            return None if name is None else f"{name}: {stage}"
+
         def ask(stage: str, how: LocalMechanism, asked: Rows, priors: Callable[[], Any], source: Any) -> Release:
             def answer() -> Release:
                 given = files.priors(stage, priors, about=self._about_priors())
-                named = None if name is None else f"{name}: {stage}"
-                return vault.release(how, asked, priors=given, source=source, name=named)
+                return vault.release(how, asked, priors=given, source=source, name=named(stage))
 
             def ours() -> Release:
                 release = files.release(stage, answer)
-                if not is_answer(release, how, asked, classes) or not vault.recognises(release):
-                    raise InvalidArgument(
-                        f"the {stage} in {folder} is not this vault's answer to this question: use another folder, or "
-                        "train on it with refit, which asks nothing."
-                    )
+                _check_ours(vault, release, is_answer(release, how, asked, classes), folder, stage)
                 return release
 
             return first.ask_once(ours)
 
-        self.hold_out_ = None
+        def count(clusters: ClusterPrior, asked: Rows, cost: Epsilon) -> HistogramRelease:
+            def ours() -> HistogramRelease:
+                counts = files.counts(COUNTS, lambda: clusters.ask(vault, asked, cost, named(COUNTS)))
+                _check_ours(vault, counts, clusters.is_answer(counts, asked, cost, classes), folder, COUNTS)
+                return counts
+
+            return first.ask_once(ours)
+
+        self.hold_out_, self.counts_ = None, None
         if len(parts.hold_out):
             self.hold_out_ = ask("release-hold-out", RandomizedResponse(epsilon), parts.hold_out, lambda: None, None)
         self.releases_, self.models_ = [], []
+        if self.clusters is not None and of_counts is not None:
+            counted = np.sort(np.concatenate(parts.stages))
+            self._count(X, count(self.clusters, counted, of_counts), learners[0], files, watch, test)
+        if of_stages is None:
+            return self
+        mechanism = self.mechanism(of_stages)
         for number, part in enumerate(parts.stages, start=1):
             previous = self.models_[-1] if self.models_ else None
             source = self._source(previous)
@@ -152,6 +177,7 @@ class MultiStage:
         X: Any,
         releases: Sequence[Release],
         *,
+        counts: HistogramRelease | None = None,
         hold_out: Release | None = None,
         folder: Path | None = None,
         watch: Callable[[Record], None] | None = None,
@@ -160,18 +186,24 @@ class MultiStage:
         """Train again on the releases of an earlier run, stage by stage. Free: nothing is asked."""
         if len(releases) != self.stages:
             raise InvalidArgument(f"releases must be one per stage ({self.stages}), got {len(releases)}.")
+        if (counts is None) != (self.clusters is None):
+            raise InvalidArgument("counts must be given where there are clusters, and only there.")
+        given: list[Release | HistogramRelease] = [*releases, *([] if counts is None else [counts])]
         if hold_out is not None:
             check_hold_out(hold_out)
-            if any(np.isin(hold_out.rows, release.rows).any() for release in releases):
+            if any(np.isin(hold_out.rows, each.rows).any() for each in given):
                 raise InvalidArgument("the hold-out's rows must be in none of the releases that are trained on.")
         learners = self._learners()
-        for learner, release in zip(learners, releases, strict=True):
-            learner.check(X, len(release.classes))
+        for learner in learners:
+            learner.check(X, len(given[0].classes))
+        for learner, release in zip(learners, releases, strict=False):  # without stages, one learns from counts alone
             if learner.learns_from == "labels":
                 _ = release.label_numbers  # raises, before any training, where reports are groups
-        self.hold_out_, self.releases_, self.models_ = hold_out, [], []
+        self.hold_out_, self.counts_, self.releases_, self.models_ = hold_out, None, [], []
         files = StageFiles(folder)
-        for learner, release in zip(learners, releases, strict=True):
+        if counts is not None:
+            self._count(X, counts, learners[0], files, watch, test)
+        for learner, release in zip(learners, releases, strict=False):
             self._train(X, release, learner, files, watch, test)
         return self
 
@@ -190,6 +222,8 @@ class MultiStage:
 
     def _prior(self, X: Any, rows: Rows, previous: Learner | None) -> Probabilities | None:
         """Return the prior of these rows: M^(t-1) and the external one; None where both are uniform."""
+        if previous is None and self.clusters is not None and self.counts_ is not None:
+            return self.clusters.prior(self.counts_, rows)
         if previous is None and self.prior is None:
             return None
         external = None if self.prior is None else self._external(rows)
@@ -205,16 +239,34 @@ class MultiStage:
 
     def _about_priors(self) -> str:
         """Return what the priors on disk must have been made with to be used again."""
-        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, self.prior_source])
+        external = None if self.clusters is None else self.clusters.clusters.source()
+        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, self.prior_source or external])
 
     def _source(self, previous: Learner | None) -> Any:
         """Say where the prior came from: the releases behind the model, or the caller's statement."""
         if self.prior is None:
-            return None if previous is None else list(self.releases_)
+            return [*([] if self.counts_ is None else [self.counts_]), *self.releases_] or None
         stated = self.prior_source or "an external prior, origin not stated"
         entries = [f"entry {release.receipt.ledger['entry']}" for release in self.releases_]
         model = f" and a model of the releases {', '.join(entries)}" if previous is not None else ""
         return f"{stated} (weight {self.prior_weight:g}){model}"
+
+    def _count(
+        self,
+        X: Any,
+        counts: HistogramRelease,
+        learner: Learner,
+        files: StageFiles,
+        watch: Callable[[Record], None] | None,
+        test: Callable[[Learner], Record] | None,
+    ) -> None:
+        """Take counts of clusters in; where they are all there is, train on them."""
+        self.counts_ = counts
+        (watch or _nobody)(self._counts_record(counts))
+        if self.stages == 0:
+            assert self.clusters is not None
+            beliefs = self.clusters.beliefs(counts, beside_reports=False)
+            self._fit(X, [beliefs], learner, 0, files, watch, test)
 
     def _train(
         self,
@@ -232,8 +284,24 @@ class MultiStage:
         k = mean_size(release, self.filter) if self.filter is not None and previous is not None else None
         if k is not None and previous is not None:
             earlier = [keep_likely(each, X, previous, k) for each in self.releases_]
+        (watch or _nobody)(self._stage_record(number, release, earlier, k))
+        self.releases_.append(release)  # also where learning fails: it can be learned from again, free
+        examples = [*earlier, release]
+        if self.clusters is not None and self.counts_ is not None:
+            examples.append(self.clusters.beliefs(self.counts_, beside_reports=True))
+        self._fit(X, examples, learner, number, files, watch, test)
+
+    def _fit(
+        self,
+        X: Any,
+        examples: list[Examples],
+        learner: Learner,
+        number: int,
+        files: StageFiles,
+        watch: Callable[[Record], None] | None,
+        test: Callable[[Learner], Record] | None,
+    ) -> None:
         tell = watch or _nobody
-        tell(self._stage_record(number, release, earlier, k))
 
         def epoch_ended(epoch: Epoch) -> None:
             grade = None
@@ -242,11 +310,10 @@ class MultiStage:
                 grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
             tell({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
 
-        self.releases_.append(release)  # also where learning fails: it can be learned from again, free
         learner.fit(
             X,
-            [*earlier, release],
-            start=previous if self.warm_start else None,
+            examples,
+            start=self.models_[-1] if self.models_ and self.warm_start else None,
             checkpoint=files.checkpoint(number),
             watch=epoch_ended if watch is not None else None,
         )
@@ -273,15 +340,46 @@ class MultiStage:
             "private": release.private,
         }
 
+    def _counts_record(self, counts: HistogramRelease) -> Record:
+        return {
+            "kind": "stage",
+            "stage": 0,
+            "stages": self.stages,
+            "rows": len(counts.rows),
+            "charged": counts.receipt.labels_charged,
+            "mechanism": counts.receipt.mechanism["name"],
+            "epsilon": counts.receipt.epsilon,
+            "temperature": None,
+            "groups": {},
+            "mean_groups": None,
+            "clusters": len(counts.totals),
+            "filtered": None,
+            "private": counts.private,
+        }
+
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def _learners(self) -> list[Learner]:
         given = self.learner
         if isinstance(given, Sequence):
-            if len(given) != self.stages:
-                raise InvalidArgument(f"learner must be one, or one per stage ({self.stages}); got {len(given)}.")
+            if len(given) != self._trainings:
+                raise InvalidArgument(f"learner must be one, or one per stage ({self._trainings}); got {len(given)}.")
             return [copy.deepcopy(each) for each in given]
-        return [copy.deepcopy(given) for _ in range(self.stages)]
+        return [copy.deepcopy(given) for _ in range(self._trainings)]
+
+    @property
+    def _trainings(self) -> int:
+        """How many models are trained: one per stage, or one on counts alone."""
+        return max(self.stages, 1)
+
+    def _shares(self) -> tuple[float, ...]:
+        return check_shares(self.split, self._trainings)
+
+    def _epsilons(self, epsilon: Any) -> tuple[Epsilon | None, Epsilon | None]:
+        """Return what the counts of clusters cost, and what each stage's response costs; None for what is not asked."""
+        if self.clusters is None:
+            return None, Epsilon.of(epsilon)
+        return self.clusters.split(epsilon, self.stages)
 
     def check(self, X: Any, labelled: NDArray[np.bool_], n_classes: int, epsilon: Any, *, rows: Any = None) -> Rows:
         """Raise whatever can be known to stop `fit`, with public things alone, and return the rows that it would use.
@@ -293,29 +391,37 @@ class MultiStage:
         use = checks.rows(labelled if rows is None else rows, len(labelled))
         if not labelled[use].all():
             raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
-        Partition.of(use, check_shares(self.split, self.stages), hold_out=self.hold_out, seed=self.seed)
-        n_rows, mechanism, learners = len(labelled), self.mechanism(epsilon), self._learners()
-        if Epsilon.of(mechanism.epsilon).units > Epsilon.of(epsilon).units:
-            raise InvalidArgument(
-                f"mechanism must spend at most epsilon ({epsilon}), and the one that it made spends {mechanism.epsilon}."
-            )
+        Partition.of(use, self._shares(), hold_out=self.hold_out, seed=self.seed)
+        n_rows, learners = len(labelled), self._learners()
+        of_counts, of_stages = self._epsilons(epsilon)
+        if self.clusters is not None and of_counts is not None:
+            self.clusters.check(n_rows, n_classes, of_counts)
+        if of_stages is not None:
+            self._check_mechanism(of_stages, n_classes)
         if len(X) != n_rows:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:
             learner.check(X, n_classes)
-        if mechanism.needs_priors and self.prior is None:
-            raise InvalidArgument(f"{type(mechanism).__name__} needs a prior in the first stage too: give prior=.")
-        uniform = np.full((1, n_classes), 1 / n_classes)
-        single = isinstance(mechanism, GroupMechanism) and mechanism.response(uniform).groups.single_labels
-        if not single and any(learner.learns_from == "labels" for learner in learners):
-            raise InvalidArgument(
-                f"{type(mechanism).__name__} reports groups of labels, and this learner needs one noisy label per row. "
-                "Train on the likelihood, or use a mechanism that reports single labels."
-            )
         self._check_prior(use, n_rows, n_classes)
         if self.prior_source is not None:
             checks.text(prior_source=self.prior_source, at_most=5_000)
         return use
+
+    def _check_mechanism(self, epsilon: Epsilon, n_classes: int) -> None:
+        mechanism = self.mechanism(epsilon)
+        if Epsilon.of(mechanism.epsilon) > epsilon:
+            raise InvalidArgument(
+                f"mechanism must spend at most epsilon ({epsilon}), and the one that it made spends {mechanism.epsilon}."
+            )
+        if mechanism.needs_priors and self.prior is None and self.clusters is None:
+            raise InvalidArgument(f"{type(mechanism).__name__} needs a prior in the first stage too: give prior=.")
+        if not _reports_labels(mechanism, n_classes) and any(
+            learner.learns_from == "labels" for learner in self._learners()
+        ):
+            raise InvalidArgument(
+                f"{type(mechanism).__name__} reports groups of labels, and this learner needs one noisy label per row. "
+                "Train on the likelihood, or use a mechanism that reports single labels."
+            )
 
     def _check_prior(self, rows: Rows, n_rows: int, n_classes: int) -> None:
         if self.prior is None:
@@ -328,6 +434,23 @@ class MultiStage:
 
 def _nobody(record: Record) -> None:
     """Nobody watches."""
+
+
+def _reports_labels(mechanism: LocalMechanism, n_classes: int) -> bool:
+    """Return whether each report is one label."""
+    if isinstance(mechanism, GroupMechanism):
+        uniform = np.full((1, n_classes), 1 / n_classes)
+        return mechanism.response(uniform).groups.single_labels
+    return isinstance(mechanism, ClusterRR)
+
+
+def _check_ours(vault: LabelHolder, release: Stored, is_answer: bool, folder: Path | None, stage: str) -> None:
+    """Raise unless a release, which may come from a file, is the vault's answer to what this run asks."""
+    if not is_answer or not vault.recognises(release):
+        raise InvalidArgument(
+            f"the {stage} in {folder} is not this vault's answer to this question: use another folder, or train on it with "
+            "refit, which asks nothing."
+        )
 
 
 def _check_budget(vault: LabelHolder, rows: Rows, epsilon: Any) -> None:

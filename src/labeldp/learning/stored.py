@@ -10,7 +10,7 @@ import numpy as np
 
 from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
-from labeldp.vault import Release
+from labeldp.vault import HistogramRelease, Release
 
 
 class StageFiles:
@@ -33,6 +33,17 @@ class StageFiles:
             release.save(path)
         self._priors_file(stage).unlink(missing_ok=True)
         return release
+
+    def counts(self, stage: str, ask: Callable[[], HistogramRelease]) -> HistogramRelease:
+        """Return the stored counts, or ask for them and store them."""
+        if self.folder is None:
+            return ask()
+        path = self.folder / stage
+        if path.with_name(f"{stage}.json").exists():
+            return HistogramRelease.load(path)
+        counts = ask()
+        counts.save(path)
+        return counts
 
     def priors(self, stage: str, compute: Callable[[], Any], *, about: str) -> Any:
         """Return the stage's priors, fixed on disk before the first time they are used.

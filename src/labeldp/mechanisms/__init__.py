@@ -1,6 +1,7 @@
 """One mechanism, one file. A local mechanism deals public groups; the curator's add exact noise to aggregates."""
 
 from labeldp.mechanisms.agreement import Agreement
+from labeldp.mechanisms.cluster_rr import ClusterRR
 from labeldp.mechanisms.grouped import GroupedResponse
 from labeldp.mechanisms.histogram import Histogram
 from labeldp.mechanisms.local import GroupMechanism, LocalMechanism
@@ -12,6 +13,7 @@ from labeldp.mechanisms.with_prior import RRWithPrior
 
 __all__ = [
     "Agreement",
+    "ClusterRR",
     "GroupMechanism",
     "GroupedResponse",
     "Histogram",

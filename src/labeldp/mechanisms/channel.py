@@ -1,7 +1,8 @@
 """What a local mechanism does to a row, as public integers: the sampler, the law, the likelihood and the proof read them.
 
-A channel is made before the labels are touched. It is one of two kinds: `Response`, randomized response over the groups of
-a public map (the compact form), or `Table`, one integer table of labels x outputs shared by all rows.
+A channel is made before the labels are touched. It is one of three kinds: `Response`, randomized response over the groups of
+a public map (the compact form); `KeepOrDraw`, which keeps the label or draws one from public weights; or `Table`, one integer
+table of labels x outputs shared by all rows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from labeldp.budget.epsilon import Odds
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms.groups import NO_GROUP, Groups, Index, OwnGroups, groups_from, rows_per_chunk, unsigned
+from labeldp.mechanisms.keep_or_draw import KeepOrDraw
 from labeldp.randomness import Bits, below, below_each
 
 Report = int | frozenset[int]
@@ -222,7 +224,7 @@ class Truth:
         return {"kind": self.kind}
 
 
-Channel = Response | Table
+Channel = Response | Table | KeepOrDraw
 ReleasedChannel = Channel | Truth
 
 
@@ -236,6 +238,11 @@ def channel_from(
         odds = Odds(int(description["keep"]), int(description["other"]))
         if description["kind"] == Table.kind:
             return Table(arrays["weights"], odds, n_rows)
+        if description["kind"] == KeepOrDraw.kind:
+            channel = KeepOrDraw(arrays["weights"], arrays["which"], odds)
+            if (channel.n_rows, channel.n_classes) != (n_rows, n_classes):
+                raise AssertionError("the weights must fit the release")
+            return channel
         return Response(groups_from(description["kind"], n_rows, n_classes, arrays), odds)
     except (KeyError, TypeError, AssertionError):
         raise InvalidArgument("the file does not describe a channel of this version of labeldp.") from None

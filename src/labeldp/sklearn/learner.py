@@ -21,7 +21,7 @@ from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
 from labeldp.learning import evidence
-from labeldp.learning.learner import Examples, Watch
+from labeldp.learning.learner import Beliefs, Examples, Watch
 from labeldp.sklearn.calibration import Stretch, Temper, Trust, stretch_of, temper_of
 from labeldp.sklearn.models import (
     Model,
@@ -38,7 +38,6 @@ from labeldp.sklearn.models import (
     takes_weights,
 )
 from labeldp.sklearn.rows import Rows, taken, telling
-from labeldp.vault import HistogramRelease
 
 T = TypeVar("T")
 
@@ -79,6 +78,8 @@ class SklearnLearner:
     predicts for a row comes from a fit to other rows (`folds`): a flexible classifier would otherwise confirm its own noise.
     Predictions are made as sure of themselves as the reports bear out: the first are stretched, being of noisy labels, later
     ones at most tempered. The last round that made the reports clearly likelier makes the model.
+
+    Beliefs, such as a curator's histograms give, are fitted to once: prior times likelihood, where there are reports too.
 
     A classifier without `sample_weight` is fitted once, to one reported label per row, as if it were true.
 
@@ -161,10 +162,10 @@ class SklearnLearner:
         The fit to all rows goes on from the coefficients of `start`, where the classifier has a warm start.
         """
         given = evidence.checked(releases)
-        local = [each for each in given if not isinstance(each, HistogramRelease)]
-        if len(local) < len(given):
-            raise InvalidArgument("a scikit-learn classifier learns from local reports, not from histograms.")
+        local, beliefs = evidence.apart(given)
         X, n_classes = _as_rows(X), len(evidence.classes_of(given[0]))
+        if beliefs:
+            return self._fit_beliefs(X, evidence.posterior(local, beliefs), start, watch)
         if self.learns_from == "labels":
             rows, labels = evidence.noisy_labels(local)
             evidence.check_rows(rows, len(X))
@@ -218,6 +219,25 @@ class SklearnLearner:
             if len(own):
                 predicted[own] = task.fit_beliefs(others, beliefs[others]).predict_proba(task.X[own])
         return bounded(predicted)
+
+    def _fit_beliefs(self, X: Rows, beliefs: Beliefs, start: SklearnLearner | None, watch: Watch | None) -> Self:
+        """Fit once to what is believed of each row: prior times likelihood, where there are reports too."""
+        began = time.perf_counter()
+        evidence.check_rows(beliefs.rows, len(X))
+        if not takes_weights(self.estimator):
+            raise InvalidArgument(
+                f"{name_of(self.estimator)} takes no sample_weight, by which beliefs are learned: choose another classifier."
+            )
+        rows, shares = beliefs.rows, beliefs.shares.astype(np.float64)
+        steps, task = self._task(X, rows, shares)
+        if beliefs.weights is not None:
+            task = replace(task, weights=task.weights * beliefs.weights)
+        fitted = task.fit_beliefs(np.arange(len(rows)), shares, None if start is None else start.model_)
+        self.model_ = self._joined(steps, fitted)
+        if watch is not None:
+            loss = -float((shares * np.log(bounded(self.predict_proba(X[rows])))).sum(axis=1).mean())
+            watch(_record(1, 1, loss, time.perf_counter() - began, len(rows)))
+        return self
 
     def _fit_labels(self, X: Rows, rows: Numbers, labels: Numbers, n_classes: int, watch: Watch | None) -> Self:
         """Fit once to the reported labels: all that can be done with a classifier that takes no weights."""

@@ -2,6 +2,8 @@
 
 from labeldp.torch import models
 from labeldp.torch.augmentation import Augmentation
+from labeldp.torch.byol import BYOL
 from labeldp.torch.learner import TorchLearner
+from labeldp.torch.pretrained import Pretrained
 
-__all__ = ["Augmentation", "TorchLearner", "models"]
+__all__ = ["BYOL", "Augmentation", "Pretrained", "TorchLearner", "models"]

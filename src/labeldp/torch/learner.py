@@ -33,6 +33,7 @@ from labeldp.torch.schedules import SCHEDULES
 T = TypeVar("T")
 
 PREDICT_AT_ONCE = 1000
+ADAMS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
 class TorchLearner:
@@ -44,7 +45,7 @@ class TorchLearner:
     loss : "noisy-label", cross entropy on the reported label (the paper's); "debiased", unbiased for the loss on true labels
         (Appendix G); "likelihood", -log sum_y softmax_y P(report | y), which takes every release and wastes nothing.
     epochs, batch_size, learning_rate, weight_decay, momentum : as usual; learning_rate is the schedule's peak.
-    optimizer : "sgd" (with Nesterov momentum) or "adamw".
+    optimizer : "sgd" (with Nesterov momentum), "adamw", or "adam", whose weight decay is a penalty on the squared weights.
     schedule : "linear" or "piecewise" (the paper's), "official" (its code's), "constant".
     mixup : alpha of Beta(alpha, alpha), one lam per batch; 0 for none.
     augmentation : what is done to images during training.
@@ -78,7 +79,7 @@ class TorchLearner:
         self.loss = checks.one_of(LOSSES, loss=loss)
         self.epochs = checks.integer(epochs=epochs, at_least=1)
         self.batch_size = checks.integer(batch_size=batch_size, at_least=1)
-        self.optimizer = checks.one_of(("sgd", "adamw"), optimizer=optimizer)
+        self.optimizer = checks.one_of(("sgd", *ADAMS), optimizer=optimizer)
         self.schedule = checks.one_of(tuple(SCHEDULES), schedule=schedule)
         self.seed = checks.integer(seed=seed, at_least=0, at_most=2**63 - 1)
         self.learning_rate, self.momentum = float(learning_rate), float(momentum)
@@ -242,8 +243,8 @@ class TorchLearner:
 
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        if self.optimizer == "adamw":
-            return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        if self.optimizer in ADAMS:
+            return ADAMS[self.optimizer](parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
         return torch.optim.SGD(
             parameters,
             lr=self.learning_rate,

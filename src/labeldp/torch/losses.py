@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from labeldp.learning import evidence
-from labeldp.learning.learner import Examples, Filtered
-from labeldp.vault import HistogramRelease, Release
+from labeldp.learning.learner import Beliefs, Examples, Filtered
+from labeldp.vault import Release
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,11 +37,13 @@ def on_likelihood(logits: Tensor, log_likelihood: Tensor) -> Tensor:
     return -torch.logsumexp(functional.log_softmax(logits, dim=1) + log_likelihood, dim=1)
 
 
-def on_likelihood_or_shares(logits: Tensor, targets: Tensor) -> Tensor:
-    """The likelihood of local reports, and cross entropy on the shares of a histogram; the last column tells them apart."""
-    given, shares = targets[:, :-1], targets[:, -1] > 0
-    local = on_likelihood(logits, torch.where(shares[:, None], 0.0, given))
-    return torch.where(shares, on_weights(logits, torch.where(shares[:, None], given, 0.0)), local)
+def on_likelihood_and_beliefs(logits: Tensor, targets: Tensor) -> Tensor:
+    """The likelihood of a row's reports, and cross entropy on what is believed of it otherwise, times its weight.
+
+    The first K columns are log P(reports | label), 0 where there are none; the others are weighted beliefs, likewise 0.
+    """
+    log_likelihood, weights = targets.chunk(2, dim=1)
+    return on_likelihood(logits, log_likelihood) + on_weights(logits, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,36 +60,35 @@ class TrainingSet:
 
     @classmethod
     def of(cls, releases: Examples | Sequence[Examples], loss: str) -> TrainingSet:
-        given = evidence.checked(releases)
-        histograms = [each for each in given if isinstance(each, HistogramRelease)]
-        local = [each for each in given if not isinstance(each, HistogramRelease)]
+        local, beliefs = evidence.apart(evidence.checked(releases))
         if loss == "likelihood":
-            return _of_likelihoods(local, histograms)
-        return _of_labels(local, histograms, debiased=loss == "debiased")
+            return _of_likelihoods(local, beliefs)
+        return _of_labels(local, beliefs, debiased=loss == "debiased")
 
 
-def _of_labels(local: list[Release | Filtered], histograms: list[HistogramRelease], *, debiased: bool) -> TrainingSet:
-    if not debiased and not histograms:
+def _of_labels(local: list[Release | Filtered], beliefs: list[Beliefs], *, debiased: bool) -> TrainingSet:
+    if not debiased and not beliefs:
         noted, labels = evidence.noisy_labels(local)
         return TrainingSet(noted, torch.from_numpy(labels), on_labels, len(evidence.classes_of(local[0])))
-    rows = [_release(each).rows[_kept(each)] for each in local] + [each.rows for each in histograms]
-    weights = [_weights(each, debiased) for each in local] + [_shares(each) for each in histograms]
+    rows = [_release(each).rows[_kept(each)] for each in local] + [each.rows for each in beliefs]
+    weights = [_weights(each, debiased) for each in local] + [each.weighted for each in beliefs]
     targets = _tensor(np.concatenate(weights))
     return TrainingSet(np.concatenate(rows), targets, on_weights, targets.shape[1])
 
 
-def _of_likelihoods(local: list[Release | Filtered], histograms: list[HistogramRelease]) -> TrainingSet:
-    rows, logs = np.empty(0, dtype=np.int64), np.empty((0, 0))
-    if local:
-        rows, logs = evidence.log_likelihoods(local)
-    if not histograms:
-        return TrainingSet(rows, _tensor(logs), on_likelihood, logs.shape[1])
-    shares = np.concatenate([_shares(each) for each in histograms])
-    tables = [
-        np.pad(table, ((0, 0), (0, 1)), constant_values=mark) for table, mark in ((logs, 0), (shares, 1)) if len(table)
-    ]
-    rows = np.concatenate([rows, *(each.rows for each in histograms)])
-    return TrainingSet(rows, _tensor(np.concatenate(tables)), on_likelihood_or_shares, shares.shape[1])
+def _of_likelihoods(local: list[Release | Filtered], beliefs: list[Beliefs]) -> TrainingSet:
+    if not local:
+        return _of_labels(local, beliefs, debiased=False)
+    reported, logs = evidence.log_likelihoods(local)
+    n_classes = logs.shape[1]
+    if not beliefs:
+        return TrainingSet(reported, _tensor(logs), on_likelihood, n_classes)
+    rows = np.unique(np.concatenate([reported, *(each.rows for each in beliefs)]))
+    targets = np.zeros((len(rows), 2 * n_classes))
+    targets[np.searchsorted(rows, reported), :n_classes] = logs
+    for each in beliefs:
+        targets[np.searchsorted(rows, each.rows), n_classes:] += each.weighted
+    return TrainingSet(rows, _tensor(targets), on_likelihood_and_beliefs, n_classes)
 
 
 def _release(each: Release | Filtered) -> Release:
@@ -103,14 +104,6 @@ def _weights(each: Release | Filtered, debiased: bool) -> np.ndarray:
     if debiased:
         return release.debiased_weights(_kept(each))
     return np.eye(len(release.classes))[release.label_numbers[_kept(each)]]
-
-
-def _shares(histogram: HistogramRelease) -> np.ndarray:
-    """Return, for each row, the shares of the classes in its group; equal ones where the group is empty."""
-    counts = histogram.projected()
-    totals = counts.sum(axis=1, keepdims=True)
-    uniform = np.full_like(counts, 1 / counts.shape[1])
-    return np.divide(counts, totals, out=uniform, where=totals > 0)[histogram.groups]
 
 
 def _tensor(table: np.ndarray) -> Tensor:

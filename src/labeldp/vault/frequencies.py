@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.errors import NotIdentifiable
-from labeldp.mechanisms.channel import Channel, ReleasedChannel, Response, Truth
+from labeldp.mechanisms.channel import Channel, ReleasedChannel, Response, Table, Truth
 from labeldp.mechanisms.groups import OwnGroups, rows_per_chunk
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ def _moments(channel: Channel, reports: NDArray[Any]) -> tuple[Floats, Floats, F
 
 def _gram(channel: Channel, index: NDArray[np.int64]) -> Floats:
     """Return the sum over rows and possible reports r of P(r | .) P(r | .)^T."""
-    if not isinstance(channel, Response):
+    if isinstance(channel, Table):
         chances = np.array([[int(w) / channel.total for w in row] for row in channel.weights])
         return len(index) * (chances @ chances.T)
     gram = np.zeros((channel.n_classes, channel.n_classes))

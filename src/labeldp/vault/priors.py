@@ -14,8 +14,10 @@ from labeldp import checks
 from labeldp.budget import Odds
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms.channel import Channel, Response
+from labeldp.mechanisms.cluster_rr import ClusterRR
 from labeldp.mechanisms.dealing import Dealing
 from labeldp.mechanisms.groups import check_well_formed, own_copy, rows_per_chunk
+from labeldp.mechanisms.keep_or_draw import KeepOrDraw
 from labeldp.mechanisms.local import GroupMechanism, LocalMechanism, Priors
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 
@@ -71,22 +73,32 @@ class GivenPriors:
             raise InvalidArgument(f"{type(mechanism).__name__} needs priors: one row of probabilities per row.")
         if type(mechanism) is UnbiasedResponse:
             return mechanism.channel(len(self._rows)), None
+        digest = hashlib.sha256()
+        if type(mechanism) is ClusterRR:
+            chunks = self._digested_chunks(mechanism.cells_at_once, digest)
+            weighed = KeepOrDraw.join([mechanism.channel(priors, odds) for _, priors in chunks])
+            return weighed, self._noted(digest)
         if not isinstance(mechanism, GroupMechanism):
             raise InvalidArgument(
-                f"{type(mechanism).__name__} must be UnbiasedResponse itself, or a GroupMechanism: a table of a stranger's is "
-                "not drawn from."
+                f"{type(mechanism).__name__} must be UnbiasedResponse itself, ClusterRR itself or a GroupMechanism: a table "
+                "of a stranger's is not drawn from."
             )
-        digest = hashlib.sha256()
         parts = []
-        with ThreadPoolExecutor(max_workers=1) as beside:  # digesting takes about as long as sorting
-            for rows, priors in self.chunks(mechanism.cells_at_once):
-                digested = beside.submit(digest.update, np.ascontiguousarray(priors).data) if self.given else None
-                parts.append(own_copy(mechanism.deal(priors, Dealing(key, rows))))
-                if digested is not None:
-                    digested.result()  # before a function of rows may reuse its array
-                check_well_formed(parts[-1], n_rows=len(rows), n_classes=self._n_classes)
+        for rows, priors in self._digested_chunks(mechanism.cells_at_once, digest):
+            parts.append(own_copy(mechanism.deal(priors, Dealing(key, rows))))
+            check_well_formed(parts[-1], n_rows=len(rows), n_classes=self._n_classes)
         if len({type(part) for part in parts}) != 1:
             raise InvalidArgument("deal must return the same kind of map for all rows.")
-        groups = type(parts[0]).join(parts)
-        noted = {"digest": digest.hexdigest(), "shared": self.shared} if self.given else None
-        return Response(groups, odds), noted
+        return Response(type(parts[0]).join(parts), odds), self._noted(digest)
+
+    def _digested_chunks(self, cells: int, digest: hashlib._Hash) -> Iterator[tuple[Rows, Priors]]:
+        """Yield the chunks, each digested meanwhile: that takes about as long as sorting it."""
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            for rows, priors in self.chunks(cells):
+                digested = beside.submit(digest.update, np.ascontiguousarray(priors).data) if self.given else None
+                yield rows, priors
+                if digested is not None:
+                    digested.result()  # before a function of rows may reuse its array
+
+    def _noted(self, digest: hashlib._Hash) -> dict[str, Any] | None:
+        return {"digest": digest.hexdigest(), "shared": self.shared} if self.given else None

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms.channel import ReleasedChannel, Response, Table, Truth, channel_from
 from labeldp.mechanisms.groups import NO_GROUP, Candidates, DealtGroups, Groups, OwnGroups
+from labeldp.mechanisms.keep_or_draw import KeepOrDraw
 from labeldp.vault.files import Arrays, Facts, Stored
 from labeldp.vault.frequencies import ClassFrequencies, class_frequencies
 from labeldp.vault.labels import Classes
 from labeldp.vault.receipt import Receipt
 
 KIND = "release"
+NOTHING_TO_DEBIAS = "at an epsilon this small the reports say nothing: there is nothing to debias."
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +107,18 @@ class Release(Stored):
 
         With k candidates and p = 1 / (e^epsilon + k - 1): c_y = (1[y is reported] - p) / (1 - k p) for the candidates, and 0
         for other labels. The mean is exact where the true label is a candidate. For reports of single labels only.
+        ClusterRR: c_y = (1[y is reported] - lambda q_y) / (1 - lambda), with a mean that is exact for every label.
         """
         index = self._positions(rows)
+        if isinstance(self.channel, KeepOrDraw):
+            if not self.channel.reveals[index].all():
+                raise InvalidArgument(NOTHING_TO_DEBIAS)
+            return self.channel.debiased(self.reports, index)
         if not isinstance(self.channel, Response):
             raise InvalidArgument("only a release of noisy labels, drawn at some epsilon, can be debiased.")
         reported, odds = self.label_numbers[index], self.channel.odds
         if odds.excess == 0:
-            raise InvalidArgument("at an epsilon this small the reports say nothing: there is nothing to debias.")
+            raise InvalidArgument(NOTHING_TO_DEBIAS)
         total = (odds.excess + self.groups.sizes[index].astype(np.float64) * odds.other)[:, None]
         own = np.arange(len(self.classes)) == reported[:, None]
         groups = self.groups.assignment(index)
