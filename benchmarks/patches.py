@@ -55,7 +55,8 @@ class Products:
         learned = extractor.learned
         self.whitening, self.centroids = learned.whitening, learned.centroids
         self.rows = rows
-        self.plan = Responses(self.whitening, self.centroids, shape=SHAPE, patch=extractor.patch, pool=extractor.pool)
+        how = {"patch": extractor.patch, "pool": extractor.pool, "floor": extractor.floor}
+        self.plan = Responses(self.whitening, self.centroids, shape=SHAPE, **how)
         self.regions = [down.length * across.length for down in self.plan.rows for across in self.plan.columns]
         self.n_centroids, self.n_values = self.centroids.shape
 

@@ -32,13 +32,14 @@ def naive_responses(extractor, image):
         for x in range(across):
             row = max(i for i in range(pool) if i * down // pool <= y)
             column = max(i for i in range(pool) if i * across // pool <= x)
-            pooled[row, column] += triangle(extractor.learned, image[:, y : y + side, x : x + side].reshape(-1))
+            pooled[row, column] += triangle(extractor, image[:, y : y + side, x : x + side].reshape(-1))
             counts[row, column] += 1
     return (pooled / counts).reshape(-1)
 
 
-def triangle(learned, patch):
-    normal = (patch - patch.mean()) / np.sqrt(patch.var() + 10)
+def triangle(extractor, patch):
+    learned = extractor.learned
+    normal = (patch - patch.mean()) / np.sqrt(patch.var() + extractor.floor)
     white = learned.whitening.astype(np.float64) @ normal
     distances = np.array([np.sqrt(((white - centroid) ** 2).sum()) for centroid in learned.centroids])
     return np.maximum(0, distances.mean() - distances)

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import labeldp as ldp
-from labeldp.learning import Learner
+from labeldp.learning import Beliefs, Learner
+from labeldp.priors import projected
 
 N_ROWS, N_FEATURES, N_CLASSES = 240, 4, 3
 
@@ -26,6 +27,20 @@ def true_labels(X):
 def release_of(X, mechanism=None, rows=None):
     vault = ldp.LabelVault(true_labels(X), classes=N_CLASSES, budget="4")
     return vault.release(mechanism or ldp.RandomizedResponse("4"), rows)
+
+
+def counts_of(X, epsilon="8", rows=None):
+    """Counts of the classes in groups of rows that look alike, two of which mix classes."""
+    rows = np.arange(N_ROWS) if rows is None else rows
+    vault = ldp.LabelVault(true_labels(X), classes=N_CLASSES, budget="8", trust="curator")
+    return vault.histogram(np.digitize(X[rows, 0], [-1, -0.25, 0.25, 1]), epsilon, rows=rows, n_groups=6)
+
+
+def beliefs_of(X, rows=None, weights=None):
+    """Beliefs that lean towards the true labels: as if from a good release."""
+    rows = np.arange(N_ROWS) if rows is None else rows
+    shares = 0.1 / N_CLASSES + 0.9 * np.eye(N_CLASSES)[true_labels(X)[rows]]
+    return Beliefs(rows, shares, tuple(range(N_CLASSES)), weights)
 
 
 class Stop(Exception):
@@ -241,3 +256,69 @@ class LearnerContract:
         X.flags.writeable = False
         self.make().fit(X, release_of(X))
         assert (features() == X).all()
+
+    # ---- beliefs and counts of groups --------------------------------------------------------------------------------
+
+    def test_it_learns_from_beliefs(self):
+        X = features()
+        learner = self.make().fit(X, beliefs_of(X))
+        assert (learner.predict_proba(X).argmax(axis=1) == true_labels(X)).mean() > 0.7
+
+    def test_it_learns_from_counts_of_groups_as_from_their_shares(self):
+        X = features()
+        counts = counts_of(X)
+        learner = self.make().fit(X, counts)
+        assert (learner.predict_proba(X).argmax(axis=1) == true_labels(X)).mean() > 0.6
+        shares = Beliefs(counts.rows, projected(counts)[counts.groups], counts.classes)
+        for same in (shares, [counts], (shares,)):
+            assert (self.make().fit(X, same).predict_proba(X) == learner.predict_proba(X)).all()
+
+    def test_a_row_without_weight_may_be_believed_to_be_anything(self):
+        X = features()
+        weights = (np.arange(N_ROWS) % 3 > 0).astype(float)
+        leaning = beliefs_of(X, weights=weights)
+        turned = Beliefs(leaning.rows, leaning.shares.copy(), leaning.classes, weights)
+        turned.shares[::3] = turned.shares[::3, ::-1]
+        one, other, heavy = (
+            self.make().fit(X, each).predict_proba(X)
+            for each in (leaning, turned, Beliefs(turned.rows, turned.shares, turned.classes))
+        )
+        assert one == pytest.approx(other, abs=1e-6)
+        assert np.abs(one - heavy).max() > 1e-3
+
+    def test_it_learns_from_reports_and_counts_together(self):
+        X = features()
+        reports = release_of(X, rows=np.arange(0, N_ROWS, 2))
+        counts = counts_of(X)
+        both = self.make().fit(X, [reports, counts])
+        assert (both.predict_proba(X).argmax(axis=1) == true_labels(X)).mean() > 0.6
+        assert (both.predict_proba(X) != self.make().fit(X, reports).predict_proba(X)).any()
+        assert (both.predict_proba(X) != self.make().fit(X, counts).predict_proba(X)).any()
+
+    def test_it_goes_on_from_a_model_with_beliefs(self):
+        X = features()
+        start = self.make().fit(X, release_of(X))
+        before = start.predict_proba(X)
+        predicted = self.make().fit(X, beliefs_of(X), start=start).predict_proba(X)
+        assert predicted.shape == before.shape and (start.predict_proba(X) == before).all()
+
+    def test_beliefs_are_learned_the_same_with_a_checkpoint_and_a_watcher(self, tmp_path):
+        X, seen = features(), []
+        alone = self.make().fit(X, counts := counts_of(X)).predict_proba(X)
+        for _ in range(2):
+            watched = self.make().fit(X, counts, checkpoint=tmp_path / "c", watch=seen.append)
+            assert (watched.predict_proba(X) == alone).all()
+        assert set(seen[0]) == {"epoch", "epochs", "loss", "learning_rate", "seconds", "rows"}
+        assert all(record["rows"] == N_ROWS and np.isfinite(record["loss"]) for record in seen)
+
+    def test_beliefs_about_rows_that_x_does_not_have_are_refused(self):
+        X = features()
+        for each in (beliefs_of(X), counts_of(X)):
+            with pytest.raises(ldp.InvalidArgument, match="one row per row of the vault"):
+                self.make().fit(X[:-1], each)
+
+    def test_beliefs_in_other_classes_are_not_learned_beside_a_release(self):
+        X = features()
+        other = Beliefs(np.arange(2), np.full((2, N_CLASSES), 1 / N_CLASSES), tuple("abc"))
+        with pytest.raises(ldp.InvalidArgument, match="same classes"):
+            self.make().fit(X, [release_of(X), other])

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.features.clusters import k_means
-from labeldp.features.responses import VARIANCE_FLOOR, Floats, Images, Responses
+from labeldp.features.responses import Floats, Images, Responses
 from labeldp.files import renamed_when_whole
 
-FORMAT = "labeldp-patches-1"
+FORMAT = "labeldp-patches-2"
 """Changes with anything that changes the features of given settings; caches are keyed by it."""
 EIGENVALUE_FLOOR = 0.1
 """Added to the variances that whitening makes equal: directions of next to no variance are mostly noise."""
@@ -29,6 +29,9 @@ STANDARDISED_ON = 4_096
 """Images whose features' mean and spread stand for those of all."""
 SMALLEST_SPREAD = 0.05
 """No feature is enlarged by more than 1 / this of what the most variable one is: in new images it may wake up."""
+
+LARGEST_FLOOR = 1e6
+SETTINGS = ("patch", "centroids", "pool", "rounds", "sample", "floor", "seed")
 
 SAMPLED, SEEDED, STANDARDISED = range(3)  # what a seed is for
 
@@ -66,6 +69,8 @@ class PatchFeatures:
     pool : into how many parts the image is cut each way.
     rounds : of k-means.
     sample : how many patches whitening and k-means look at.
+    floor : added to each patch's variance, in squared levels of 0 .. 255, so that a flat patch stays flat instead of showing
+        its noise. 10 is Coates, Lee and Ng's; strokes on an empty ground, such as digits, want thousands.
     seed : of the random patches, the first centroids and the images that are looked at; public.
 
     Privacy
@@ -84,6 +89,7 @@ class PatchFeatures:
     pool: int = 3
     rounds: int = 12
     sample: int = 100_000
+    floor: float = 10.0
     seed: int = 0
     learned: Learned | None = field(default=None, init=False, repr=False)
 
@@ -94,10 +100,13 @@ class PatchFeatures:
         self.rounds = checks.integer(rounds=self.rounds, at_least=0)
         self.sample = checks.integer(sample=self.sample, at_least=self.centroids)
         self.seed = checks.integer(seed=self.seed, at_least=0)
+        self.floor = float(self.floor)
+        if not 0 < self.floor <= LARGEST_FLOOR:
+            raise InvalidArgument(f"floor must be > 0 and at most {LARGEST_FLOOR:g}, got {self.floor}.")
 
     def description(self) -> dict[str, Any]:
         """Return the settings, as JSON values."""
-        settings = {name: getattr(self, name) for name in ("patch", "centroids", "pool", "rounds", "sample", "seed")}
+        settings = {name: getattr(self, name) for name in SETTINGS}
         return {"extractor": FORMAT, **settings}
 
     @property
@@ -121,7 +130,7 @@ class PatchFeatures:
         images = self._checked(images)
         if len(images) == 0:
             raise InvalidArgument("images must be at least one to learn from, got none.")
-        patches = normalised(self._sampled(images))
+        patches = normalised(self._sampled(images), self.floor)
         whitening = whitening_of(patches)
         centroids = k_means(patches @ whitening, clusters=self.centroids, rounds=self.rounds, seed=self._seed(SEEDED))
         mean, spread = self._standard(images, whitening, centroids)
@@ -245,14 +254,15 @@ class PatchFeatures:
 
     def _responses(self, images: Images, whitening: Floats, centroids: Floats) -> Responses:
         channels, height, width = images.shape[1:]
-        return Responses(whitening, centroids, shape=(channels, height, width), patch=self.patch, pool=self.pool)
+        shape = (channels, height, width)
+        return Responses(whitening, centroids, shape=shape, patch=self.patch, pool=self.pool, floor=self.floor)
 
 
-def normalised(patches: Floats) -> Floats:
-    """Return patches of levels, one per row, with mean 0 and variance nearly 1."""
+def normalised(patches: Floats, floor: float) -> Floats:
+    """Return patches of levels, one per row, with mean 0 and variance nearly 1, less in flat ones."""
     centred = patches - patches.mean(axis=1, keepdims=True)
     variance = np.einsum("ij,ij->i", centred, centred) / np.float32(patches.shape[1])
-    return centred / np.sqrt(variance + np.float32(VARIANCE_FLOOR))[:, None]
+    return centred / np.sqrt(variance + np.float32(floor))[:, None]
 
 
 def whitening_of(patches: Floats) -> Floats:

@@ -20,9 +20,6 @@ from labeldp.features.threads import in_threads
 Floats = NDArray[np.float32]
 Images = NDArray[np.uint8]
 
-VARIANCE_FLOOR = 10.0
-"""Added to each patch's variance, in squared levels of 0 .. 255: a flat patch stays flat instead of showing its noise.
-10 is Coates, Lee and Ng's."""
 MIDDLE = np.float32(128)
 """Whitening takes the level of a patch away; it has less to round if levels lie about 0."""
 CACHED_FLOATS = 175_000
@@ -60,14 +57,23 @@ class Responses:
     whitening : (d, d), for patches as columns of d = C * patch * patch levels 0 .. 255; it takes the mean of a patch away.
     centroids : (k, d), whitened.
     shape : of one image, (C, H, W).
+    floor : added to each patch's variance.
     """
 
     def __init__(
-        self, whitening: Floats, centroids: Floats, *, shape: tuple[int, int, int], patch: int, pool: int
+        self,
+        whitening: Floats,
+        centroids: Floats,
+        *,
+        shape: tuple[int, int, int],
+        patch: int,
+        pool: int,
+        floor: float,
     ) -> None:
         _, height, width = shape
         self.whitening = whitening
         self.patch = patch
+        self.floor = np.float32(floor)
         self.rows = Span.cut(height - patch + 1, pool)
         self.columns = Span.cut(width - patch + 1, pool)
         self.n_centroids, self.n_values = centroids.shape
@@ -124,7 +130,7 @@ class Responses:
         variance = (squares * np.float64(self.n_values) - exact).astype(np.float32)
         variance *= np.float32(1 / self.n_values**2)
         np.maximum(variance, 0, out=variance)
-        variance += np.float32(VARIANCE_FLOOR)
+        variance += self.floor
         return np.reciprocal(np.sqrt(variance, out=variance), out=variance)
 
     def _strip(self, pixels: Floats, across: Span) -> Floats:

@@ -36,7 +36,11 @@ def fit_bags(
     Free: only what was released is read.
     """
     rounds = checks.integer(rounds=rounds, at_least=0)
-    local = [reports] if isinstance(reports, Release) else list(reports)
+    local = list(reports) if isinstance(reports, Sequence) else [reports]
+    if not isinstance(counts, HistogramRelease) or not all(isinstance(each, Release) for each in local):
+        raise InvalidArgument(
+            "counts must be a histogram of a vault, and reports its releases; a learner takes no labels."
+        )
     likelihood = _likelihood(counts, local)
     model = copy.deepcopy(learner).fit(X, evidence.posterior(local, [evidence.beliefs_of(counts)]))
     for _ in range(rounds):
@@ -49,7 +53,7 @@ def _likelihood(counts: HistogramRelease, local: list[Release]) -> np.ndarray:
     """Return P(reports | label) up to a factor, for each row of the counts; 1 where nothing was reported."""
     likelihood = np.ones((len(counts.rows), len(counts.classes)))
     if local:
-        rows, logs = evidence.log_likelihoods(evidence.checked(local))  # type: ignore[arg-type]
+        rows, logs = evidence.log_likelihoods(local)
         if not np.isin(rows, counts.rows).all():
             raise InvalidArgument("reports must be on rows that were counted.")
         likelihood[np.searchsorted(counts.rows, rows)] = np.exp(logs - logs.max(axis=1, keepdims=True))

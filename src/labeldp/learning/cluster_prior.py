@@ -88,7 +88,10 @@ class ClusterPrior:
 
     def is_answer(self, release: HistogramRelease, rows: Rows, epsilon: Epsilon, classes: tuple[Any, ...]) -> bool:
         """Return whether a release, which may come from a file, answers this question."""
-        same_groups = np.array_equal(release.rows, rows) and np.array_equal(release.groups, self.clusters.numbers[rows])
+        groups = self.clusters.numbers[rows]
+        totals = np.bincount(groups, minlength=self.clusters.count)
+        asked, given = (rows, groups, totals), (release.rows, release.groups, release.totals)
+        same_groups = all(np.array_equal(a, b) for a, b in zip(asked, given, strict=True))
         same_cost = release.receipt.epsilon == str(epsilon) and release.receipt.query == "histogram"
         return same_groups and same_cost and release.classes == tuple(classes)
 
@@ -97,18 +100,21 @@ class ClusterPrior:
         return smoothed(counts, self.clusters)[self.clusters.numbers[rows]]
 
     def beliefs(self, counts: HistogramRelease, *, beside_reports: bool) -> Beliefs:
-        """Return the counts as soft targets; beside reports they weigh as many labels as they are worth."""
-        shares = projected(counts)
-        weights = labels_worth(counts, shares)[counts.groups] if beside_reports else None
-        return Beliefs(counts.rows, shares[counts.groups], counts.classes, weights)
+        """Return the counts as soft targets: beside reports the prior, weighing as many labels as the counts are worth."""
+        if not beside_reports:
+            return Beliefs(counts.rows, projected(counts)[counts.groups], counts.classes)
+        weights = labels_worth(counts)[counts.groups]
+        return Beliefs(counts.rows, self.prior(counts, counts.rows), counts.classes, weights)
 
 
-def labels_worth(counts: HistogramRelease, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def labels_worth(counts: HistogramRelease) -> NDArray[np.float64]:
     """Return, for each cluster, how many known labels per row its noisy counts are worth.
 
     The share s of a class among n rows is known up to the variance v / n of drawing n labels and the noise's t / n^2; m labels
-    would tell it up to v / m. They tell the same if m / n = n v / (n v + t), with v = s (1 - s) averaged over all rows.
+    would tell it up to v / m. They tell the same if m / n = n v / (n v + t), with v = s (1 - s) averaged over all rows. As one
+    label more of any class might turn up, s is (n s + 1 / K) / (n + 1): no cluster is believed to be pure for certain.
     """
-    totals = counts.totals.astype(np.float64)
-    spread = float(np.average((shares * (1 - shares)).mean(axis=1), weights=np.maximum(totals, 1e-9)))
+    totals, n_classes = counts.totals.astype(np.float64), len(counts.classes)
+    shares = (totals[:, None] * projected(counts) + 1 / n_classes) / (totals[:, None] + 1)
+    spread = float(np.average((shares * (1 - shares)).mean(axis=1), weights=totals))
     return totals * spread / (totals * spread + noise_variance(counts))

@@ -69,31 +69,24 @@ def log_likelihoods(releases: Sequence[Release | Filtered]) -> tuple[Numbers, ND
 def posterior(local: Sequence[Release | Filtered], beliefs: Sequence[Beliefs]) -> Beliefs:
     """Return prior times likelihood, normalised: the prior is what is believed, uniform where nothing is.
 
-    Several beliefs about a row are multiplied, which holds if they were come by independently.
+    Several beliefs about a row are multiplied, which holds if they were come by independently. A row counts as much as the
+    weightiest thing that is known of it; a report, which speaks of its row alone, counts 1. Where all of it together is
+    impossible, nothing is believed.
     """
-    rows = [each.rows for each in beliefs]
-    if local:
-        reported, logs_of_reports = log_likelihoods(local)
-        rows.append(reported)
-    known = np.unique(np.concatenate(rows))
-    logs = np.zeros((len(known), len(classes_of([*local, *beliefs][0]))))
-    weights = np.ones(len(known))
     with np.errstate(divide="ignore"):
-        for each in beliefs:
-            place = np.searchsorted(known, each.rows)
-            logs[place] += np.log(each.shares)
-            if each.weights is not None:
-                weights[place] = each.weights
+        parts = [(each.rows, np.log(each.shares), each.weights) for each in beliefs]
     if local:
-        place = np.searchsorted(known, reported)
-        logs[place] += logs_of_reports
-        weights[place] = 1.0  # a report speaks of its row alone
-    top = logs.max(axis=1, keepdims=True)
-    joint = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-    totals = joint.sum(axis=1, keepdims=True)
-    uniform = np.full_like(joint, 1 / joint.shape[1])  # where reports contradict what was believed, nothing is
-    shares_of_rows = np.divide(joint, totals, out=uniform, where=totals > 0)
-    return Beliefs(known, shares_of_rows, classes_of([*local, *beliefs][0]), weights)
+        parts.append((*log_likelihoods(local), None))
+    rows = np.unique(np.concatenate([spoken_of for spoken_of, _, _ in parts]))
+    classes = classes_of([*local, *beliefs][0])
+    logs, weights = np.zeros((len(rows), len(classes))), np.zeros(len(rows))
+    for spoken_of, part, weight in parts:
+        place = np.searchsorted(rows, spoken_of)
+        logs[place] += part
+        weights[place] = np.maximum(weights[place], 1.0 if weight is None else weight)
+    logs[np.isneginf(logs).all(axis=1)] = 0.0
+    joint = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return Beliefs(rows, joint / joint.sum(axis=1, keepdims=True), classes, weights)
 
 
 def noisy_labels(releases: Sequence[Release | Filtered]) -> tuple[Numbers, Numbers]:

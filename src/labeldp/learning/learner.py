@@ -55,19 +55,25 @@ class Beliefs:
     weights: NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
-        checks.probabilities(self.shares, len(self.rows), len(self.classes))
+        if self.rows.ndim != 1 or self.rows.dtype.kind not in "iu" or self.rows.min(initial=0) < 0:
+            raise InvalidArgument("rows must be whole numbers from 0, as they are in the vault.")
         if len(np.unique(self.rows)) != len(self.rows):
             raise InvalidArgument("rows must name each row once: join what is believed of a row before.")
+        checks.probabilities(self.shares, len(self.rows), len(self.classes))
         if self.weights is not None and (
-            np.shape(self.weights) != (len(self.rows),)
+            self.weights.shape != self.rows.shape
+            or self.weights.dtype.kind not in "fiu"
             or not np.isfinite(self.weights).all()
-            or np.min(self.weights, initial=0) < 0
+            or self.weights.min(initial=0) < 0
         ):
             raise InvalidArgument(f"weights must be {len(self.rows)} finite numbers that are not negative.")
 
     @property
     def weighted(self) -> NDArray[np.floating[Any]]:
         return self.shares if self.weights is None else self.shares * self.weights[:, None]
+
+    def __repr__(self) -> str:
+        return f"<Beliefs about {len(self.rows)} rows, {len(self.classes)} classes>"
 
 
 Examples = Release | HistogramRelease | Filtered | Beliefs

@@ -83,6 +83,8 @@ class MultiStage:
     def __post_init__(self) -> None:
         checks.integer(stages=self.stages, at_least=1 if self.clusters is None else 0)
         self._shares()
+        if not isinstance(self.clusters, ClusterPrior | None):
+            raise InvalidArgument(f"clusters must be a ClusterPrior, got {type(self.clusters).__name__}.")
         if self.clusters is not None and self.prior is not None:
             raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
@@ -128,8 +130,8 @@ class MultiStage:
         parts = Partition.of(use, self._shares(), hold_out=self.hold_out, seed=self.seed)
         if self.clusters is not None:
             first.ask_once(lambda: ClusterPrior.check_trust(vault))
-        if name is None and folder is None:  # otherwise some of it may have been asked before, and is free
-            first.ask_once(lambda: _check_budget(vault, use, epsilon))
+        may_be_paid = name is not None or folder is not None  # some of it may have been asked before, and is free
+        first.ask_once(lambda: _check_budget(vault, use, epsilon, may_be_paid))
         files = StageFiles(folder)
 
         def named(stage: str) -> str | None:
@@ -239,8 +241,8 @@ class MultiStage:
 
     def _about_priors(self) -> str:
         """Return what the priors on disk must have been made with to be used again."""
-        external = None if self.clusters is None else self.clusters.clusters.source()
-        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, self.prior_source or external])
+        external = None if self.counts_ is None else self.counts_.receipt.ledger["hash"]
+        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, external or self.prior_source])
 
     def _source(self, previous: Learner | None) -> Any:
         """Say where the prior came from: the releases behind the model, or the caller's statement."""
@@ -402,6 +404,8 @@ class MultiStage:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:
             learner.check(X, n_classes)
+            if self.clusters is not None and not getattr(learner, "takes_beliefs", True):
+                raise InvalidArgument("this learner cannot weigh what is believed of a row, as counts of clusters need.")
         self._check_prior(use, n_rows, n_classes)
         if self.prior_source is not None:
             checks.text(prior_source=self.prior_source, at_most=5_000)
@@ -453,9 +457,11 @@ def _check_ours(vault: LabelHolder, release: Stored, is_answer: bool, folder: Pa
         )
 
 
-def _check_budget(vault: LabelHolder, rows: Rows, epsilon: Any) -> None:
+def _check_budget(vault: LabelHolder, rows: Rows, epsilon: Any, may_be_paid: bool) -> None:
     """Raise before the first stage where a later one would be refused."""
     left = vault.remaining(rows)
+    if may_be_paid and vault.spent(rows) != Guarantee(0):
+        return
     if not left >= Guarantee.of(epsilon):
         raise BudgetExhausted(
             f"these stages need {Guarantee.of(epsilon)} for every row, and {left} is left for some. Use rows not yet "

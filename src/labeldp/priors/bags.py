@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from labeldp import checks
 from labeldp.errors import InvalidArgument
-from labeldp.priors.shares import noise_variance
+from labeldp.priors.shares import noise_variance, over_sum
 from labeldp.vault import HistogramRelease
 from labeldp.vault.aggregates import project_on_totals
 
@@ -28,23 +29,26 @@ def bag_posterior(predicted: NDArray[np.floating], histogram: HistogramRelease) 
     Parameters
     ----------
     predicted : (n, K) probabilities, one row per row of the histogram; likelihoods of reports on the rows may be multiplied
-        into them first.
+        into them first. A row of zeros says nothing.
     """
-    beliefs = np.asarray(predicted, dtype=np.float64)
+    beliefs = checks.array(predicted=predicted)
     counts, groups = histogram.counts, histogram.groups
     if beliefs.shape != (len(groups), counts.shape[1]):
         raise InvalidArgument(
             f"predicted must have shape ({len(groups)}, {counts.shape[1]}), one row per row of the histogram; "
             f"got {beliefs.shape}."
         )
-    beliefs = _over_sum(beliefs)
+    if beliefs.dtype.kind not in "fiu" or not np.isfinite(beliefs).all() or beliefs.min(initial=0) < 0:
+        raise InvalidArgument("predicted must be finite numbers, and none of them negative.")
+    beliefs = over_sum(beliefs.astype(np.float64))
     add_up = _Sums(groups, len(counts))
     expected, variance = add_up(beliefs), add_up(beliefs * (1 - beliefs))
-    trust = variance / (variance + noise_variance(histogram))
+    noise = noise_variance(histogram) * (1 - 1 / counts.shape[1])  # what is left of it once counts add up as they must
+    trust = variance / (variance + noise)
     counts_given_both = project_on_totals(expected + trust * (counts - expected), histogram.totals)
     for _ in range(FITTING_ROUNDS):
         factors = counts_given_both / np.maximum(add_up(beliefs), LEAST)
-        beliefs = _over_sum(np.maximum(beliefs * factors[groups], LEAST))
+        beliefs = over_sum(np.maximum(beliefs * factors[groups], LEAST))
     return beliefs
 
 
@@ -62,7 +66,3 @@ class _Sums:
         if len(self.starts):
             sums[self.present] = np.add.reduceat(table[self.order], self.starts, axis=0)
         return sums
-
-
-def _over_sum(table: Floats) -> Floats:
-    return table / table.sum(axis=1, keepdims=True)

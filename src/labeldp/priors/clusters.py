@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -27,8 +28,10 @@ NOISY_ROWS = 20
 cluster's rows stands out of it; more clusters than that drown in noise, fewer mix labels."""
 PRINCIPAL_ROWS = 10_000
 """Rows that principal components are found from."""
+LARGEST_FEATURE = 1e12  # squares of larger ones, added up, would leave single precision
 ROWS_AT_ONCE = 4_096
-ROUNDS = 20
+ROUNDS, FULL_ROUNDS = 20, 20
+NEEDS_SKLEARN = "clusters need scikit-learn: pip install 'labeldp[sklearn]'."
 SAMPLED = 1  # what a seed is for
 
 
@@ -62,9 +65,15 @@ class Clusters:
     mean: Floats
     principal: Floats
 
+    def __post_init__(self) -> None:
+        whole = self.numbers.ndim == 1 and self.numbers.size > 0 and self.numbers.dtype.kind in "iu"
+        fit = self.centres.ndim == 2 and self.principal.shape == (*self.mean.shape, self.centres.shape[1])
+        if not whole or not fit or self.numbers.min() < 0 or self.numbers.max() >= self.count:
+            raise InvalidArgument("numbers must be one whole number per row, from 0 to the number of centres less 1.")
+
     @classmethod
     def of(cls, features: Any, *, count: int, components: int = 64, seed: int = 0) -> Clusters:
-        """Cluster rows of features by mini-batch k-means, on their first principal components, scaled to length 1.
+        """Cluster rows of features by (mini-batch) k-means, on their first principal components, scaled to length 1.
 
         Parameters
         ----------
@@ -79,7 +88,7 @@ class Clusters:
         seed = checks.integer(seed=seed, at_least=0, at_most=2**32 - 1)
         mean, principal = _principal(features, components, seed)
         points = np.concatenate(list(_points(features, mean, principal)))
-        means = _k_means(count, seed).fit(points)
+        means = _k_means(points, count, seed)
         centres = np.ascontiguousarray(means.cluster_centers_, dtype=np.float32)
         return cls(means.labels_.astype(np.int64), centres, mean, principal)
 
@@ -126,13 +135,10 @@ class Clusters:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Clusters:
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 if str(stored["format"]) != FORMAT:
                     raise ValueError
-                found = cls(**{item.name: stored[item.name] for item in fields(cls)})
-                if found.numbers.min() < 0 or found.numbers.max() >= found.count:
-                    raise ValueError
-                return found
+                return cls(**{item.name: stored[item.name] for item in fields(cls)})
         except FileNotFoundError:
             raise InvalidArgument(f"there are no clusters at {path}.") from None
         except Exception as error:
@@ -152,43 +158,56 @@ def _checked(features: Any) -> NDArray[Any]:
 
 
 def _principal(features: NDArray[Any], components: int, seed: int) -> tuple[Floats, Floats]:
-    from sklearn.decomposition import PCA
-
+    try:
+        from sklearn.decomposition import PCA
+    except ImportError:
+        raise MissingExtra(NEEDS_SKLEARN) from None
     n_rows, n_columns = features.shape
     rng = np.random.default_rng([seed, SAMPLED])
     some = np.sort(rng.choice(n_rows, min(PRINCIPAL_ROWS, n_rows), replace=False))
-    looked_at = _finite(np.asarray(features[some], dtype=np.float32))
-    found = PCA(min(components, len(some), n_columns), random_state=seed).fit(looked_at)
+    looked_at = _finite(features[some])
+    with np.errstate(invalid="ignore"):  # features that are all alike have no variance to explain, and need none
+        found = PCA(min(components, len(some), n_columns), random_state=seed).fit(looked_at)
     return found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, dtype=np.float32)
 
 
 def _points(features: NDArray[Any], mean: Floats, principal: Floats) -> Iterator[Floats]:
     """Yield principal components of features, each row scaled to length 1, a piece at a time."""
     for start in range(0, len(features), ROWS_AT_ONCE):
-        piece = _finite(np.asarray(features[start : start + ROWS_AT_ONCE], dtype=np.float32))
+        piece = _finite(features[start : start + ROWS_AT_ONCE])
         points = (piece - mean) @ principal
         lengths = np.sqrt(np.einsum("ij,ij->i", points, points))[:, None]
         yield np.divide(points, lengths, out=points, where=lengths > 0)
 
 
-def _finite(piece: Floats) -> Floats:
-    if not np.isfinite(piece).all():
-        raise InvalidArgument("features must be finite; some are NaN or infinite.")
-    return piece
+def _finite(piece: NDArray[Any]) -> Floats:
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(piece, dtype=np.float32)
+    if not (np.abs(numbers) <= LARGEST_FEATURE).all():  # NaN fails this comparison
+        raise InvalidArgument(
+            f"features must be finite and at most {LARGEST_FEATURE:g} in size; some are NaN, infinite or larger: scale them."
+        )
+    return numbers
 
 
-def _k_means(count: int, seed: int) -> Any:
+def _k_means(points: Floats, count: int, seed: int) -> Any:
+    """Return k-means: quick rounds on batches, then a few on all points, which make clusters a little purer."""
     try:
-        from sklearn.cluster import MiniBatchKMeans
+        from sklearn.cluster import KMeans, MiniBatchKMeans
+        from sklearn.exceptions import ConvergenceWarning
     except ImportError:
-        raise MissingExtra("clusters need scikit-learn: pip install 'labeldp[sklearn]'.") from None
-    return MiniBatchKMeans(
+        raise MissingExtra(NEEDS_SKLEARN) from None
+    quick = MiniBatchKMeans(
         count,
         init="random",
         n_init=1,
         max_iter=ROUNDS,
         batch_size=max(ROWS_AT_ONCE, 2 * count),
         init_size=3 * count,
-        reassignment_ratio=0.0,  # an empty cluster costs nothing; moving its centre would undo what others have learned
+        reassignment_ratio=0.0,  # the rounds on all points move centres without rows, and know better where to
         random_state=seed,
     )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters: some stay empty
+        started = quick.fit(points).cluster_centers_
+        return KMeans(count, init=started, n_init=1, max_iter=FULL_ROUNDS, random_state=seed).fit(points)

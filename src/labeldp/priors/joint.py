@@ -30,6 +30,10 @@ def joint_accuracy(
     cluster stands out, the first of the largest is taken.
     """
     n_training, labels = len(vault), checks.array(test_labels=test_labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < len(vault.classes))).all():
+        raise InvalidArgument(
+            f"test_labels must be class numbers from 0 to {len(vault.classes) - 1}, one per test row."
+        )
     if len(clusters.numbers) != n_training + len(labels) or len(labels) == 0:
         raise InvalidArgument(
             f"clusters must be of the {n_training} training rows and then at least one test row, one per test label "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from labeldp.errors import InvalidArgument
 from labeldp.priors.clusters import Clusters
 from labeldp.vault import HistogramRelease
 from labeldp.vault.aggregates import project_on_totals
@@ -25,7 +26,7 @@ def normalised(histogram: HistogramRelease) -> Floats:
 
 def projected(histogram: HistogramRelease) -> Floats:
     """Return the nearest counts that add up to each group's public size, over that size; equal shares in an empty group."""
-    return _over_sum(histogram.projected())
+    return over_sum(histogram.projected())
 
 
 def smoothed(histogram: HistogramRelease, clusters: Clusters, *, neighbours: int = NEIGHBOURS) -> Floats:
@@ -34,13 +35,16 @@ def smoothed(histogram: HistogramRelease, clusters: Clusters, *, neighbours: int
     A cluster of public size n keeps n / (n + s) of its own say, s the noise's standard deviation; the rest is its nearest
     neighbours' common share. So small clusters lean on them, an empty one has nothing else, and large ones hardly move.
     """
+    if len(histogram.totals) != clusters.count:
+        raise InvalidArgument(
+            f"the histogram must be of these clusters ({clusters.count}); it is of {len(histogram.totals)} groups."
+        )
     near = clusters.neighbours(neighbours)
     if near.shape[1] == 0:
         return projected(histogram)
     counts, totals = histogram.counts.astype(np.float64), histogram.totals.astype(np.float64)
-    around = _over_sum(project_on_totals(counts[near].sum(axis=1), totals[near].sum(axis=1)))
-    borrowed = np.sqrt(noise_variance(histogram))
-    return _over_sum(project_on_totals(counts + borrowed * around, totals + borrowed))
+    around = over_sum(project_on_totals(counts[near].sum(axis=1), totals[near].sum(axis=1)))
+    return over_sum(histogram.projected() + np.sqrt(noise_variance(histogram)) * around)
 
 
 def noise_variance(histogram: HistogramRelease) -> float:
@@ -53,9 +57,10 @@ def noise_variance(histogram: HistogramRelease) -> float:
 
 
 def paper_shares(counts: NDArray[np.int64]) -> Floats:
-    return _over_sum(np.maximum(counts, 0).astype(np.float64))
+    return over_sum(np.maximum(counts, 0).astype(np.float64))
 
 
-def _over_sum(counts: Floats) -> Floats:
+def over_sum(counts: Floats) -> Floats:
+    """Return each row over its sum; equal shares where that is 0."""
     totals = counts.sum(axis=1, keepdims=True)
     return np.divide(counts, totals, out=np.full_like(counts, 1 / counts.shape[1]), where=totals > 0)

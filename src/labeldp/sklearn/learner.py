@@ -119,6 +119,11 @@ class SklearnLearner:
     def learns_from(self) -> Literal["labels", "likelihood"]:
         return "likelihood" if takes_weights(self.estimator) else "labels"
 
+    @property
+    def takes_beliefs(self) -> bool:
+        """Whether soft targets can be learned from: with weights."""
+        return takes_weights(self.estimator)
+
     def check(self, X: Any, n_classes: int) -> None:
         """Raise where the classifier cannot learn from X: it rehearses on some rows, with labels that are made up."""
         X = _as_rows(X)
