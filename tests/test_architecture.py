@@ -21,12 +21,16 @@ ROOMS = {
     "priors": {"features", "vault", "budget"},
     "bulk": {"vault", "mechanisms", "budget"},
     "metrics": {"vault"},
+    "convex": {"vault", "mechanisms", "budget"},
     "learning": {"vault", "priors", "mechanisms", "metrics", "budget"},
     "torch": {"features", "learning", "vault"},
     "sklearn": {"learning", "metrics", "vault", "mechanisms", "budget"},
     "datasets": {"vault", "bulk"},
     "report": set(),
-    "runs": {"datasets", "bulk", "torch", "sklearn", "learning", "metrics", "report", "vault", "mechanisms", "budget"},
+    "runs": {
+        *{"datasets", "bulk", "features", "priors", "torch", "sklearn", "learning", "metrics", "report"},
+        *{"vault", "mechanisms", "budget"},
+    },
 }
 LEAVES = {"cli"}
 CORE = {"numpy", "scipy", "click", "rich"}

@@ -77,8 +77,9 @@ def test_a_run_says_what_was_released_and_what_it_is_worth(shell):
 def test_json_is_all_there_is_on_stdout(shell):
     code, out, err = shell(f"{QUICK} --json --out run")
     facts = json.loads(out)
-    assert code == 0 and set(facts) == {"run", "epsilon", "guarantee", "test", "hold_out", "unprotected"}
+    assert code == 0 and set(facts) == {"run", "epsilon", "guarantee", "trust", "test", "hold_out", "unprotected"}
     assert (facts["run"], facts["epsilon"], facts["test"]["rows"]) == ("run", "2", 360)
+    assert facts["trust"] == "local"
     assert "Stage 1: 98 labels released" in err and "Label differential privacy" not in err
 
 

@@ -276,3 +276,55 @@ def test_a_stage_that_protects_nothing_is_stronger_than_any_certificate(tmp_path
     example_run.write(tmp_path / "run", metrics=records, promise=promise)
     page = report.write_run(tmp_path / "run").read_text()
     assert "<strong>NOT PRIVATE</strong>" in page and heading_of(page).endswith(", NOT PRIVATE")
+
+
+# ---------------------------------------------------------------- counts of clusters
+
+
+def counts_record(stages):
+    return {
+        "kind": "stage", "stage": 0, "stages": stages, "rows": 1000, "charged": 1000, "mechanism": "Histogram",
+        "epsilon": "0.5", "temperature": None, "groups": {}, "mean_groups": None, "clusters": 1500,
+        "filtered": None, "private": True,
+    }  # fmt: skip
+
+
+def shown(folder):
+    """Return a page's words, without tags and figures."""
+    page = folder.joinpath("report.html").read_text(encoding="utf-8")
+    page = re.sub(r"<(style|svg|pre).*?</\1>", " ", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page)).replace("\u00a0", " ")
+
+
+def test_a_run_on_counts_alone_speaks_of_clusters(tmp_path):
+    lines = [counts_record(0)]
+    lines += [{"kind": "epoch", "stage": 0, "epoch": n, "epochs": 2, "loss": 1 / n, "hold_out": None} for n in (1, 2)]
+    lines += [
+        {"kind": "test", "stage": 0, "rows": 100, "accuracy": 0.8},
+        {"kind": "done", "seconds": 3.0, "threads": 1},
+    ]
+    example_run.write(tmp_path / "run", metrics=lines, promise=example_run.certificate(trust="curator"))
+    report.write_run(tmp_path / "run")
+    page, words = (tmp_path / "run" / "report.html").read_text(encoding="utf-8"), shown(tmp_path / "run")
+    assert "trained on counts of clusters" in words and "Clusters 1,500 1,000 labels counted at epsilon 0.5" in words
+    assert "In 1,500 public clusters the label holder counted every class" in words and "by Histogram" in words
+    assert "The most charged label epsilon 2 (entry 3, Histogram) = 2" in words
+    assert "clusters, epoch 1: loss" in page and "after clusters: 80" in page
+    assert "stage 0" not in page.lower() and "None" not in words and "No stage recorded" not in words
+
+
+def test_counts_before_a_stage_are_no_stage(tmp_path, promise):
+    metrics = [counts_record(2), *example_run.records()]
+    example_run.write(tmp_path / "run", metrics=metrics, promise=promise)
+    report.write_run(tmp_path / "run", classes=example_run.CLASSES)
+    words = shown(tmp_path / "run")
+    assert "2 stages of training, after counts of clusters" in words
+    assert "Stages 2 RandomizedResponse, then RRWithPrior" in words and "Clusters 1,500" in words
+    assert "is charged twice, for parts of epsilon" in words and "None" not in words
+
+
+def test_a_run_that_was_stopped_on_counts_says_so(tmp_path, promise):
+    epoch = {"kind": "epoch", "stage": 0, "epoch": 1, "epochs": 8, "loss": 1.0, "hold_out": None}
+    example_run.write(tmp_path / "run", metrics=[counts_record(0), epoch], promise=promise)
+    report.write_run(tmp_path / "run")
+    assert "The last it recorded was epoch 1 of 8 on the counts of clusters." in shown(tmp_path / "run")

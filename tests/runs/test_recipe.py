@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from labeldp.errors import InvalidArgument
 from labeldp.runs import Recipe, recipe
 from labeldp.runs.families import SKLEARN_MODELS, means_nothing
-from labeldp.runs.recipe import MECHANISMS, ReleasePlan, Table, Training
+from labeldp.runs.recipe import MECHANISMS, Prior, ReleasePlan, Table, Training
 
 LEAST = Recipe(data="digits", model="linear", epsilon="2")
 
@@ -43,19 +43,26 @@ def of(kind, **given_values):
 
 @st.composite
 def recipes(draw):
-    release = draw(of(ReleasePlan, mechanism=st.sampled_from(sorted(MECHANISMS)), stages=st.integers(1, 3)))
-    own_file = draw(st.booleans())
+    own_file, part = draw(st.booleans()), draw(st.sampled_from([None, "part", "all"]))
+    stages = st.just(0) if part == "all" else st.integers(1, 3)
+    release = draw(of(ReleasePlan, mechanism=st.sampled_from(sorted(MECHANISMS)), stages=stages))
+    features = st.sampled_from(["arrays:a.npy,b.npy", "arrays:it's=.npy"])
+    features = features if own_file else features | st.sampled_from(["patches", "byol:epochs=3,backbone=small-conv"])
+    whole = {"count": st.none() | st.integers(1), "components": st.integers(1)}
+    prior = of(Prior, epsilon=st.just("1e-12" if part == "part" else None), features=st.none() | features, **whole)
     where = {
+        "features": features if own_file and part else st.none() | features,
+        "prior": st.none() if part is None else prior,
         "data": texts.map(lambda name: f"{name}.csv") if own_file else st.sampled_from(["digits", "fair", 'a"b']),
         "table": of(Table) if own_file else st.none(),
         "model": st.sampled_from(SKLEARN_MODELS) if own_file else st.sampled_from(["linear", "it's", *SKLEARN_MODELS]),
     }
     where = {key: st.just(draw(values)) for key, values in where.items()}
-    mixup = numbers | st.tuples(*[numbers] * release.stages)
+    mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
     idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
     training = of(Training, **({"mixup": mixup} | idle_values))
-    units = draw(st.integers(1, 20 * 10**12))
+    units = draw(st.integers(2, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
     return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=training, **where))
 
@@ -73,16 +80,16 @@ def test_any_recipe_can_be_changed_into_any_other_of_the_same_absent_values(firs
     values["training"] = {key: each for key, each in values["training"].items() if not means_nothing(second.model, key)}
     flat = {
         f"{table}.{key}": value
-        for table in ("table", "release", "training")
+        for table in ("table", "prior", "release", "training")
         for key, value in (values.pop(table) or {}).items()
     }
-    changes = ({} if second.table else {"table": None}) | values | flat
+    changes = {table: None for table in ("table", "prior") if getattr(second, table) is None} | values | flat
     assert first.changed(changes) == second
 
 
 def test_the_whole_recipe_is_written():
     values = tomllib.loads(LEAST.toml())
-    absent = {"rows", "about", "table", "split", "averaging", "filter"}  # TOML has no null; None is their default
+    absent = {"rows", "about", "features", "table", "prior", "split", "averaging", "filter"}  # None, which TOML has not
     absent |= {"rounds", "folds"}  # of the other models
     assert {*values, *values["release"], *values["training"]} | absent == {
         item.name for kind in (Recipe, ReleasePlan, Training) for item in fields(kind)
@@ -104,6 +111,23 @@ def test_whole_numbers_pass_for_others_and_lists_for_tuples():
     assert [changed.mixup(stage) for stage in range(2)] == [4.0, 1.0] and LEAST.mixup(1) == 0.0
 
 
+def test_what_a_prior_takes_settles_the_stages():
+    everything = LEAST.changed({"release.stages": 0, "prior.components": 8})
+    assert Recipe.parse(START + "[prior]\ncomponents = 8") == everything
+    assert Recipe.parse(START + '[prior]\nepsilon = "2.0"').release.stages == 0
+    part = Recipe.parse(START + "[prior]\nepsilon = 0.5")
+    assert (part.prior, part.release.stages) == (Prior(epsilon="0.5"), 1)
+    assert Recipe.parse(START + "[prior]\nepsilon = 0.5\n[release]\nstages = 3").release.stages == 3
+
+
+def test_a_prior_defines_the_releases_and_features_of_the_model_do_not():
+    first = Recipe.parse(START + "[prior]\nepsilon = 0.5")
+    assert first.changed({"features": "patches", "model": "mlp"}).other_releases_than(first) == []
+    for key, value in (("epsilon", "0.25"), ("count", 3), ("features", "patches"), ("components", 2)):
+        assert first.changed({f"prior.{key}": value}).other_releases_than(first) == [f"prior.{key}"]
+    assert first.changed({"prior": None}).other_releases_than(first) == ["prior"]
+
+
 START = 'data = "digits"\nmodel = "linear"\nepsilon = "2"\n'
 
 WRONG = [
@@ -114,6 +138,23 @@ WRONG = [
     (START + "[release]\nepochs = 3", "[release] knows no 'epochs'. It knows: mechanism,"),
     (START + "[releases]\nstages = 3", "the recipe knows no 'releases'"),
     (START + "release = 3", "[release] must be a table."),
+    (START + 'prior = "clusters"', "[prior] must be a table."),
+    (START + "[prior]\nkind = 3", "[prior] knows no 'kind'. It knows: epsilon, count, features, components."),
+    (
+        START + "[prior]\nepsilon = 3",
+        "prior.epsilon must be at most the run's epsilon (2), of which it is a part; got 3.",
+    ),
+    (START + "[prior]\nepsilon = 0", "prior.epsilon must be"),
+    (START + "[prior]\ncount = 0", "prior.count must be"),
+    (START + "[prior]\nfeatures = 'patch'", "prior.features must be one of patches, byol, pretrained, arrays"),
+    (START + "[prior]\n[release]\nstages = 1", "release.stages must be 0 where [prior] takes all of epsilon"),
+    (START + "[prior]\nepsilon = 1\n[release]\nstages = 0", "at least 1 where it takes a part; got 0 stages"),
+    (START + "features = 'pathces'", "got 'pathces'. Did you mean 'patches'?"),
+    (START + "features = 'patches:pach=6'", "patches knows no setting 'pach=6'. It knows patch, centroids, pool"),
+    (START + "features = 'patches:patch=six'", "patch of patches must be a whole number, got 'six'."),
+    (START + "features = 'arrays'", "features must be like 'arrays:TRAIN.npy,TEST.npy', got 'arrays'."),
+    (START + "features = 'arrays:a.npy,b.npy,c.npy'", "arrays knows no setting 'c.npy'. It takes no settings"),
+    (START + "features = 'pretrained:vit-small-16'", "features must be like 'pretrained:vit-small-16,weights.pth'"),
     (START + "[training]\nepochs = 1.5", "[training]: epochs must be a whole number, got 1.5."),
     (START + "[training]\nepochs = true", "[training]: epochs must be a whole number, got True."),
     (START + "[training]\nflip = 1", "[training]: flip must be true or false, got 1."),

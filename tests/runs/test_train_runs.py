@@ -156,7 +156,7 @@ DOOMED = [
     ({"training.loss": "likely"}, "loss must be one of"),
     ({"training.loss": "noisy-label"}, "reports groups of labels, and this learner needs one noisy label per row"),
     ({"training.filter": "floor"}, "filter drops rows by looking at their reports"),
-    ({"training.optimizer": "adam"}, "optimizer must be one of 'sgd', 'adamw'"),
+    ({"training.optimizer": "adagrad"}, "optimizer must be one of 'sgd', 'adam"),
     ({"training.schedule": "cosine"}, "schedule must be one of"),
     ({"training.epochs": 0}, "epochs must be at least 1"),
     ({"training.crop": -1}, "crop"),

@@ -13,6 +13,7 @@ from labeldp.errors import BudgetExhausted, LabelDPError
 COMMANDS = {
     "certificate": "What a ledger has released, what it cost, and what that promises.",
     "demo": "Train with and without label privacy on handwritten digits, and compare.",
+    "features": "Compute features of public inputs, without labels, and keep them.",
     "plan": "What each mechanism would give at an epsilon, before any label is touched.",
     "predict": "Predict with a trained run.",
     "privatize": "Turn a column of labels in a CSV or Parquet file into a noisy one.",

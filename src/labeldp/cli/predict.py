@@ -22,7 +22,7 @@ TABLES = (".csv", ".parquet")
 @click.option(
     "--data",
     help="New rows: a .csv or .parquet file with the columns of the run's table, a .npy file, or a dataset's name (its public "
-    "test rows); by default the run's own public test rows.",
+    "test rows); by default the run's own public test rows. Of features, the run itself makes them of images.",
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The CSV file to write.")
@@ -46,6 +46,8 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
 
 
 def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> Any:
+    if loaded.reads_arrays and (data is None or not data.endswith(".npy")):
+        data = _own_features(loaded, data)
     if data is None:
         data = _own_test_rows(loaded)
     if data.lower().endswith(TABLES):
@@ -63,6 +65,18 @@ def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> Any:
     from labeldp import datasets
 
     return datasets.load(data, data_dir=data_dir).X_test
+
+
+def _own_features(loaded: Run, data: str | None) -> str:
+    """Return the user's own features of test rows, which a run on arrays may name."""
+    from labeldp.runs import specs
+
+    names = specs.parse(str(loaded.recipe.features)).names
+    if data is not None or len(names) == 1:
+        raise click.UsageError(
+            "this run's model reads features that you compute: give those of the rows to predict, --data FILE.npy"
+        )
+    return names[1]
 
 
 def _own_test_rows(loaded: Run) -> str:

@@ -21,11 +21,59 @@ if TYPE_CHECKING:
     from labeldp.runs import Recipe
 
 
+def bars() -> Progress:
+    """Return bars of what is done, with its unit, the time left (or taken) and figures, in 80 columns of stderr.
+
+    Where nobody watches, in a file or a pipe, there are none.
+    """
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=8),
+        TextColumn("{task.fields[unit]}"),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[figures]}"),
+        console=words,
+        disable=not words.is_terminal,
+    )
+
+
+def say(sentence: str) -> None:
+    """Say a sentence above the bars."""
+    words.print(sentence, soft_wrap=True, markup=False)
+
+
+class FeatureProgress:
+    """What is made of public inputs: one bar for what learns from them, and one for each part that is computed."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        part = record["part"]
+        if part is None:
+            while self._tasks:
+                self._progress.remove_task(self._tasks.popitem()[1])  # their columns would widen those of other bars
+            where = f"{'computed and kept' if record['computed'] else 'found'} in {record['folder']}"
+            say(f"Features: {record['rows']:,} rows of {record['size']:,} numbers by {record['spec']}, {where}.")
+        elif part != "fitting":
+            self._advance(part, "rows", record["done"], record["rows"])
+        elif record["epoch"]:
+            self._advance(part, "epoch", record["epoch"], record["epochs"])
+        else:
+            say(f"Features: {record['by']} learns from {record['rows']:,} inputs, without labels.")
+
+    def _advance(self, part: str, unit: str, done: int, total: int) -> None:
+        if part not in self._tasks:
+            self._tasks[part] = self._progress.add_task(f"features, {part}", total=total, unit=unit, figures="")
+        self._progress.update(self._tasks[part], completed=done)
+
+
 class TrainingProgress:
     """One line per stage: epochs done, time left (or taken), loss, and the noisy figure on held-out rows.
 
-    The epochs of a scikit-learn model are rounds of EM. It fits 80 columns.
-    Where nobody watches, in a file or a pipe, there are only sentences.
+    The epochs of a scikit-learn model are rounds of EM. Where nobody watches, there are only sentences.
     """
 
     def __init__(self, recipe: Recipe, *, released_earlier: Container[int] = ()) -> None:
@@ -34,54 +82,54 @@ class TrainingProgress:
         by_rounds = family_of(recipe.model) == "sklearn"
         self._stages = recipe.release.stages
         self._epochs = recipe.training.rounds if by_rounds else recipe.training.epochs
+        self._unit = "round" if by_rounds else "epoch"
         self._released_earlier = released_earlier
         self._tasks: dict[int, TaskID] = {}
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=8),
-            TextColumn("round" if by_rounds else "epoch"),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[figures]}"),
-            console=words,
-            disable=not words.is_terminal,
-        )
+        self._progress = bars()
+        self._features = FeatureProgress(self._progress)
 
     def __call__(self, record: dict[str, Any]) -> None:
         kind, stage = record["kind"], record.get("stage", 0)
         if kind in ("stage", "hold-out"):
             self._complete_all()  # a resumed stage may have been done
         if kind == "ledger":
-            self._say(
+            say(
                 f"Ledger {record['file']} made, with a budget of epsilon {record['budget']} for each label: every later run "
                 "on this file is charged to it."
             )
+        elif kind == "features":
+            self._features(record)
+        elif kind == "clusters":
+            say(f"Clusters: {record['clusters']:,} are looked for among {record['rows']:,} rows, without labels.")
         elif kind == "stage":
-            self._say(self._sentence(record))
-            name = f"stage {stage} of {self._stages}"
-            self._tasks[stage] = self._progress.add_task(name, total=self._epochs, figures="")
+            say(self._sentence(record))
+            if stage or not self._stages:  # otherwise counts are only the prior of stage 1
+                name = f"stage {stage} of {self._stages}" if stage else "clusters"
+                self._tasks[stage] = self._progress.add_task(name, total=self._epochs, unit=self._unit, figures="")
         elif kind == "epoch":
             self._progress.update(self._tasks[stage], completed=record["epoch"], figures=self._figures(record))
         elif kind == "test":
             self._complete_all()
             if stage < self._stages and "accuracy" in record:
-                self._say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
+                say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
 
     def _complete_all(self) -> None:
         for task in self._tasks.values():
             self._progress.update(task, completed=self._epochs)
 
-    def _say(self, sentence: str) -> None:
-        words.print(sentence, soft_wrap=True, markup=False)
-
     def _sentence(self, record: dict[str, Any]) -> str:
+        earlier = " earlier" if record["stage"] in self._released_earlier else ""
+        if record["stage"] == 0:
+            return (
+                f"Clusters: {record['rows']:,} labels counted{earlier} in {record['clusters']:,} clusters at epsilon "
+                f"{record['epsilon']}."
+            )
         filtered = record["filtered"]
         kept = (
             f"; {filtered['kept']:,} of {filtered['rows']:,} earlier rows kept (top {filtered['k']})"
             if filtered
             else ""
         )
-        earlier = " earlier" if record["stage"] in self._released_earlier else ""
         return (
             f"Stage {record['stage']}: {record['rows']:,} labels released{earlier} by {record['mechanism']} at epsilon "
             f"{record['epsilon']}; {record['mean_groups']:.3g} possible answers to each, on average{kept}."

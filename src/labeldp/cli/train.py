@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import ClassList, EpsilonText, json_option, print_json
+from labeldp.cli.options import ClassList, EpsilonText, cache_option, features_words, json_option, print_json
 from labeldp.cli.progress import TrainingProgress
 from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError
 
@@ -69,7 +69,18 @@ TABLES = {
     "--model",
     help="Of tables: boosting, logistic, forest; of images also small-conv, tiny-conv, resnet18-v2, mlp, linear, ..; ncf.",
 )
+@click.option(
+    "--features",
+    metavar="SPEC",
+    help=f"The model reads these features of the inputs instead: {features_words}, or your own, arrays:TRAIN.npy,TEST.npy.",
+)
 @click.option("--epsilon", type=EpsilonText(), help="What each label may spend.")
+@click.option(
+    "--prior",
+    metavar="clusters[:KEY=VALUE,..]",
+    help="A trusted label holder first counts the classes in public clusters, with noise, for epsilon=PART of epsilon, by "
+    "default all of it. Keys: epsilon, count, features, components.",
+)
 @click.option("--stages", type=int, help="How many stages; 1 asks every label at once, as is best for two classes.")
 @click.option("--mechanism", help="RandomizedResponse, RRWithPrior (the paper's) or GroupedResponse (the default).")
 @click.option("--loss", help="Of torch models: likelihood (the default), noisy-label (the paper's) or debiased.")
@@ -97,6 +108,7 @@ TABLES = {
 )
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Train again on this run's releases, free.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
+@cache_option
 @click.option("--threads", type=click.IntRange(min=1), help="Of torch models: how many threads.")
 @click.option("--accelerator", help="Of torch models: cpu (the default), cuda or auto. Only cpu has been tried.")
 @click.option("--devices", type=click.IntRange(min=1), help="Of torch models: how many processes; 1 by default.")
@@ -108,6 +120,7 @@ def train(
     resume: bool,
     source: Path | None,
     data_dir: Path | None,
+    cache: Path | None,
     threads: int | None,
     accelerator: str | None,
     devices: int | None,
@@ -120,22 +133,25 @@ def train(
     \b
     labeldp train --data table.csv --label income --classes low,high --epsilon 1 --model boosting --out runs/income
     labeldp train --data fashion-mnist --model small-conv --epsilon 2 --stages 2 --out runs/fm-e2
+    labeldp train --data fashion-mnist --features patches --model linear --epsilon 1 --prior clusters --out runs/fm-counts
     labeldp train --recipe recipes/fashion-mnist-paper.toml --out runs/paper
     labeldp train --resume --out runs/fm-e2
     labeldp train --from runs/fm-e2 --model mlp --out runs/again
     """
+    from labeldp.learning.multistage import COUNTS
     from labeldp.runs import Recipe, RunFolder, learners, training
     from labeldp.runs.recipe import read_values, with_keys
 
     folder = RunFolder(out)
-    changes = _changes(options, settings)
+    with _usage():
+        changes = _changes(options, settings)
     if resume:
         if recipe_file or source or ledger:
             raise click.UsageError("--resume goes on with the recipe, releases and ledger of --out: give none of them.")
         facts = folder.facts()
         with _usage():
             recipe, source = folder.recipe().changed(changes), Path(facts["from"]) if "from" in facts else None
-        data_dir = data_dir or _path(facts["data_dir"])
+        data_dir, cache = data_dir or _path(facts["data_dir"]), cache or _path(facts["cache"])
     else:
         if source and ledger:
             raise click.UsageError("--from asks nothing and charges no ledger: leave --ledger out.")
@@ -149,15 +165,19 @@ def train(
         origin = "the command line" if recipe_file is None else str(recipe_file)
         with _usage():
             recipe = base.changed(changes) if base else Recipe.of(with_keys(said, changes), source=origin)
-        data_dir = data_dir or (_path(RunFolder(source).facts()["data_dir"]) if source else None)
+        if source:
+            facts = RunFolder(source).facts()
+            data_dir, cache = data_dir or _path(facts["data_dir"]), cache or _path(facts["cache"])
     with _usage():
+        recipe = recipe.placed()
         learners.check_known(recipe.model)
     fabric = _processes(recipe, folder.facts() if resume else {}, threads, accelerator, devices)
-    numbers = range(1, recipe.release.stages + 1)
-    earlier = {n for n in numbers if source is not None or (out / f"release-{n}.json").exists()}
+    answers = {0: COUNTS} | {number: f"release-{number}" for number in range(1, recipe.release.stages + 1)}
+    earlier = {n for n, name in answers.items() if source is not None or (out / f"{name}.json").exists()}
     progress = TrainingProgress(recipe, released_earlier=earlier) if fabric.is_global_zero else None
     how: Any = {
         "data_dir": data_dir,
+        "cache": cache,
         "watch": progress,
         "fabric": None if isinstance(fabric, learners.OneProcess) else fabric,
         "command": shlex.join(["labeldp", *sys.argv[1:]]),
@@ -174,6 +194,8 @@ def train(
 
 def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
     """Return what the command line says, under the recipe's keys."""
+    if options["prior"] is not None:
+        options["prior"] = _prior(options["prior"])
     if options["public_test"] is not None:
         options["public_test"] = os.path.abspath(options["public_test"])  # a resumed run may be elsewhere
     changes = {
@@ -190,6 +212,35 @@ def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, An
         except tomllib.TOMLDecodeError:
             changes[key.strip()] = text.strip()
     return changes
+
+
+def _prior(text: str) -> dict[str, Any]:
+    """Return the [prior] that --prior describes. What is no key of it is a setting of the features before it."""
+    from dataclasses import fields
+
+    from labeldp.runs.recipe import Prior
+
+    kind, _, rest = text.strip().partition(":")
+    if kind != "clusters":
+        raise InvalidArgument(f"--prior must be clusters, or clusters:epsilon=0.1,count=300, ..; got {text[:80]!r}.")
+    kinds = {item.name: str(item.type).split(" | ")[0] for item in fields(Prior)}
+    said: dict[str, Any] = {}
+    last = None
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if equals and key.strip() in kinds:
+            last = key.strip()
+            said[last] = value.strip()
+        elif last == "features":
+            said[last] += f",{item.strip()}"
+        else:
+            raise InvalidArgument(f"--prior clusters knows no {item[:80]!r}. It knows: {', '.join(kinds)}.")
+    for key, value in said.items():
+        try:
+            said[key] = int(value) if kinds[key] == "int" else value
+        except ValueError:
+            raise InvalidArgument(f"--prior: {key} must be a whole number, got {value[:80]!r}.") from None
+    return said
 
 
 def _path(text: str | None) -> Path | None:
@@ -284,6 +335,7 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
             "run": str(folder.path),
             "epsilon": recipe.epsilon,
             "guarantee": certificate["guarantee"],
+            "trust": certificate["trust"],
             "test": {key: value for key, value in test.items() if key in ("accuracy", "rmse", "rows")},
             "hold_out": {key: value for key, value in held.items() if key != "kind"},
             "unprotected": list(certificate.get("unprotected", {})),
@@ -297,6 +349,8 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
     elif held:
         _say(_held_out(held))
     _say(certificate["guarantee"])
+    if certificate["trust"] == "curator":
+        _say("Trust model: curator.")
     if "from" in folder.facts():
         _say(f"It was trained on what {folder.facts()['from']} released: nothing was asked, nothing was charged.")
     _say(f"Model, certificate and releases: {folder.path}")

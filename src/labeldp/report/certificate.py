@@ -25,6 +25,7 @@ NAMES = {
     "unit": "Unit",
     "adjacency": "Neighbours",
     "composition": "Composition",
+    "dearest label": "The most charged label",
     "ledger": "Ledger",
     "ledger file": "Ledger file",
 }

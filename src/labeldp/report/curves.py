@@ -25,7 +25,7 @@ def loss(run: Run) -> str:
         for stage, epochs in _by_stage([epoch for epoch in run.epochs if has_loss(epoch)]).items():
             at = [starts[stage] + epoch.epoch for epoch in epochs]
             (line,) = axes.plot(at, [epoch.loss for epoch in epochs], "-o", color=svg.BLUE, ms=_dot(run), lw=1.6, mew=0)
-            says = [f"stage {stage}, epoch {epoch.epoch}: loss {epoch.loss:.4g}" for epoch in epochs]
+            says = [f"{name_of(stage)}, epoch {epoch.epoch}: loss {epoch.loss:.4g}" for epoch in epochs]
             sheet.mark(line, f"stage-{stage}", says)
 
     return svg.draw("loss", "Training loss per epoch.", paint, height=235)
@@ -44,7 +44,7 @@ def learning(run: Run, measure: Measure) -> str:
             axes.fill_between(at, values - errors, values + errors, color=svg.BLUE, alpha=0.18, linewidth=0)
             (line,) = axes.plot(at, values, "-o", color=svg.BLUE, ms=_dot(run), lw=1.6, mew=0)
             says = [
-                f"stage {stage}, epoch {epoch.epoch}: {measure.show(one.value)} ± {measure.show(one.standard_error)}"
+                f"{name_of(stage)}, epoch {epoch.epoch}: {measure.show(one.value)} ± {measure.show(one.standard_error)}"
                 for epoch, one in zip(epochs, held, strict=True)
             ]
             sheet.mark(line, f"hold-out-stage-{stage}", says)
@@ -54,7 +54,9 @@ def learning(run: Run, measure: Measure) -> str:
             (mark,) = axes.plot(
                 [at_end], [test.value], "D", color=svg.ORANGE, ms=9, mec=svg.CARD, mew=1.5, zorder=5, clip_on=False
             )
-            sheet.mark(mark, f"test-stage-{test.stage}", [f"after stage {test.stage}: {measure.show(test.value, 2)}"])
+            sheet.mark(
+                mark, f"test-stage-{test.stage}", [f"after {name_of(test.stage)}: {measure.show(test.value, 2)}"]
+            )
             side = "right" if at_end > 0.85 * last else "center"
             beside = [_held(epoch, measure) for epoch in run.epochs if epoch.stage == test.stage]
             above = not beside or beside[-1] is None or test.value >= beside[-1].value
@@ -90,7 +92,7 @@ def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[int, int]]:
         if start:
             axes.axvline(start + 0.5, color=svg.LINE, linewidth=1, zorder=0)
         room = lengths[stage] / total * (sheet.width - 58) > 48
-        words = f"stage {stage}" if room else str(stage)
+        words = name_of(stage) if room else str(stage)
         at = (start + 0.5 if start else 0, 1)
         axes.annotate(
             words,
@@ -109,6 +111,11 @@ def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[int, int]]:
 
 def _end(run: Run, starts: dict[int, int], stage: int) -> int:
     return starts[stage] + max([epoch.epoch for epoch in run.epochs if epoch.stage == stage], default=1)
+
+
+def name_of(stage: int) -> str:
+    """Return what a training is called; stage 0 is one on counts alone."""
+    return f"stage {stage}" if stage else "clusters"
 
 
 def _by_stage(epochs: list[Epoch]) -> dict[int, list[Epoch]]:

@@ -30,15 +30,20 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One release: how many rows, by which mechanism, and how many rows had how many candidates."""
+    """One release: how many rows, by which mechanism, and how many rows had how many candidates.
+
+    Stage 0 are counts in so many clusters.
+    """
 
     stage: int
     stages: int | None
     rows: int | None
     charged: int | None
     mechanism: str
+    epsilon: str | None
     private: bool
     candidates: dict[int, int]
+    clusters: int | None
     filtered: Filtered | None
 
 
@@ -117,6 +122,16 @@ class Run:
     hold_out: HoldOut | None
     done: Done | None
     has_metrics: bool
+
+    @property
+    def counts(self) -> Stage | None:
+        """Stage 0, if labels were counted in clusters."""
+        return next((stage for stage in self.stages if stage.stage == 0), None)
+
+    @property
+    def responses(self) -> list[Stage]:
+        """The stages in which labels answered one by one."""
+        return [stage for stage in self.stages if stage.stage != 0]
 
     @classmethod
     def read(cls, folder: Path) -> Run:
@@ -219,7 +234,9 @@ def _stage(record: Record) -> Stage:
         rows=_optional(int, record.get("rows")),
         charged=_optional(int, record.get("charged")),
         mechanism=str(record.get("mechanism", "not stated")),
+        epsilon=_optional(str, record.get("epsilon")),
         private=record.get("private") is not False,
+        clusters=_optional(int, record.get("clusters")),
         candidates={int(k): int(rows) for k, rows in (record.get("groups") or {}).items()},
         filtered=filtered and Filtered(int(filtered["rows"]), int(filtered["kept"]), _optional(int, filtered.get("k"))),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from labeldp.errors import InvalidArgument
 from labeldp.report import curves, figures, page, words
-from labeldp.report.records import Run
+from labeldp.report.records import Run, Stage
 
-LOSS = "On the noisy reports that were released, so its level says little; its shape says whether training settled."
+LOSS = "On the noisy answers that were released, so its level says little; its shape says whether training settled."
 HOLD_OUT = (
     "The hold-out is judged by noisy labels, with the noise taken out on average; the band is one standard error."
 )
@@ -73,10 +73,10 @@ def hold_out(run: Run) -> str:
 def candidates(run: Run) -> str:
     """Return the section on how many candidates, or groups, the rows of each stage had."""
     known = [stage for stage in run.stages if stage.candidates]
+    counts = page.paragraph(_counted(run.counts)) if run.counts is not None else ""
     if not known:
-        return page.section(
-            "candidates", "How many candidates", page.paragraph("No stage recorded its candidates.", kind="empty")
-        )
+        nothing = "" if counts else page.paragraph("No stage recorded its candidates.", kind="empty")
+        return page.section("candidates", "How many candidates", counts, nothing)
     caption = (
         "A mechanism randomizes each label over k candidates, or over m groups of labels, chosen from the prior alone. With "
         "one candidate (grey) the report ignores the label: it tells nothing and costs nothing."
@@ -84,7 +84,18 @@ def candidates(run: Run) -> str:
     return page.section(
         "candidates",
         "How many candidates",
+        counts,
         page.figure("Share of rows by candidates", figures.candidates(known), caption=caption),
+    )
+
+
+def _counted(counts: Stage) -> str:
+    """Say what stage 0 asked."""
+    clusters = f"{words.count(counts.clusters)} public clusters" if counts.clusters is not None else "public clusters"
+    return (
+        f"In {clusters} the label holder counted every class and added noise to each count ({words.counted(counts)}, by "
+        f"{counts.mechanism}). A label is in one cluster, so that all counts together cost epsilon once; clusters were found "
+        "without labels, and counts have no candidates."
     )
 
 

@@ -73,8 +73,12 @@ def _about(run: Run) -> str:
     model = model.get("name") if isinstance(model, dict) else model
     data = f"the table {data}" if "table" in run.recipe else data
     parts = [str(data or ""), f"model {model}" if isinstance(model, str) else ""]
-    stages = max([stage.stages or stage.stage for stage in run.stages], default=0)
+    features = run.recipe.get("features")
+    parts.insert(1, f"features {str(features).partition(':')[0]}" if features else "")
+    stages = max([stage.stages or stage.stage for stage in run.responses], default=0)
     parts.append(f"{stages} {'stage' if stages == 1 else 'stages'} of training" if stages else "")
+    if run.counts is not None:
+        parts.append("after counts of clusters" if stages else "trained on counts of clusters")
     said = ", ".join(filter(None, parts))
     return f"{said[0].upper()}{said[1:]}. Features are public, labels are not." if said else ""
 
@@ -100,10 +104,14 @@ def _summary(run: Run) -> str:
     if run.certificate is not None and (asked := promises.queries(run.certificate)):
         charged, total = (sum(int(q.get(key) or 0) for q in asked) for key in ("labels charged", "labels asked"))
         remark = f"of {words.count(total)} asked for, in {len(asked)} {'query' if len(asked) == 1 else 'queries'}"
+        if run.counts is not None and run.responses:
+            remark += "; a label that was counted and answered is charged twice, for parts of epsilon"
         facts.append(("Labels charged", words.count(charged), remark))
-    if run.stages:
-        mechanisms = list(dict.fromkeys(stage.mechanism for stage in run.stages))
-        facts.append(("Stages", str(max(s.stages or s.stage for s in run.stages)), ", then ".join(mechanisms)))
+    if run.counts is not None and run.counts.clusters is not None:
+        facts.append(("Clusters", words.count(run.counts.clusters), words.counted(run.counts)))
+    if run.responses:
+        mechanisms = list(dict.fromkeys(stage.mechanism for stage in run.responses))
+        facts.append(("Stages", str(max(s.stages or s.stage for s in run.responses)), ", then ".join(mechanisms)))
     if run.done and run.done.seconds is not None:
         threads = f"threads: {run.done.threads}" if run.done.threads else "wall time"
         facts.append(("Time", words.duration(run.done.seconds), threads))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import category
 
-from labeldp.report.records import Interval, Run, Test
+from labeldp.report.records import Interval, Run, Stage, Test
 
 NBSP = "\u00a0"
 STUDY = (
@@ -145,7 +145,14 @@ def progress(run: Run) -> str | None:
     last = run.epochs[-1]
     total = next((stage.stages for stage in run.stages if stage.stages), None)
     of = f" of {total}" if total else ""
-    return f"This run did not finish. The last it recorded was epoch {last.epoch} of {last.epochs} in stage {last.stage}{of}."
+    where = f"in stage {last.stage}{of}" if last.stage else "on the counts of clusters"
+    return f"This run did not finish. The last it recorded was epoch {last.epoch} of {last.epochs} {where}."
+
+
+def counted(counts: Stage) -> str:
+    """Return how many labels were counted, at which epsilon."""
+    labels = f"{count(counts.rows)} labels" if counts.rows is not None else "labels"
+    return f"{labels} counted" + (f" at epsilon{NBSP}{counts.epsilon}" if counts.epsilon else "")
 
 
 def test_error(test: Test) -> str:

@@ -13,9 +13,13 @@ from typing import Any
 
 from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
+from labeldp.learning.multistage import COUNTS
+from labeldp.priors import Clusters
+from labeldp.runs import specs
 from labeldp.runs.families import MODEL_FILES, family_of
+from labeldp.runs.inputs import Public
 from labeldp.runs.recipe import Recipe
-from labeldp.vault import Release
+from labeldp.vault import HistogramRelease, Release
 
 Record = dict[str, Any]
 Watch = Callable[[Record], None]
@@ -30,6 +34,8 @@ OLDER_FACTS: Record = {
     "features": None,
     "unprotected": [],
     "ledger_is_beside": False,
+    "reads": None,
+    "cache": None,
 }
 """What is meant where a run.json does not say it."""
 
@@ -44,6 +50,7 @@ class RunFolder:
         self.certificate_file = self.path / "certificate.json"
         self.ledger_file = self.path / "ledger"
         self.metrics_file = self.path / "metrics.jsonl"
+        self.clusters_file = self.path / "clusters.npz"
         self.report_file = self.path / "report.html"
 
     @property
@@ -63,7 +70,7 @@ class RunFolder:
         number = secrets.token_hex(8)
         facts = {"id": number, "name": _name(self.path, number), **facts}
         write_whole(self.recipe_file, recipe.toml())
-        write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")
+        self._write_facts(facts)
         return facts
 
     @contextmanager
@@ -79,29 +86,59 @@ class RunFolder:
                 raise InvalidArgument(f"another process is training in {self.path}: wait until it is done.")
             yield
 
-    def go_on(self, recipe: Recipe, *, unprotected: list[str]) -> Record:
-        """Take another model or [training]: what was released stays, what was trained on it is done again.
+    def go_on(self, recipe: Recipe, public: Public, *, unprotected: list[str]) -> Record:
+        """Take other features, another model or [training]: what was released stays, what was trained on it is done again.
 
         Public tests are added to all that the run's models were ever tested on. Returns the run's facts.
         """
         facts, otherwise = self.facts(), recipe != self.recipe()
         tests = list(dict.fromkeys(facts["unprotected"] + unprotected))
-        if tests == facts["unprotected"] and not otherwise:
+        if tests == facts["unprotected"] and public.facts == facts["reads"] and not otherwise:
             return facts
         with self.locked():
             self._check_same_releases(recipe)
             facts["unprotected"] = tests
-            write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")  # first: no test is forgotten
+            self._write_facts(facts)  # first: no test is forgotten
             if otherwise:
                 self._train_otherwise(recipe)
+            if public.facts != facts["reads"]:
+                self.keep_extractor(public)
+                facts["reads"] = public.facts
+                self._write_facts(facts)  # last: it speaks of what is there
         return facts
+
+    def keep_extractor(self, public: Public) -> None:
+        """Store what a run's features are made by, so that the folder is all that is needed to predict."""
+        if public.extractor is not None and public.facts is not None:
+            public.extractor.save(self.path / str(specs.parse(public.facts["spec"]).file))
+
+    def keep_clusters(self, clusters: Clusters) -> Clusters:
+        """Return the run's clusters: those that are there, which may have been asked with, or these, stored from now on."""
+        if not self.clusters_file.exists():
+            clusters.save(self.clusters_file)
+        return self.clusters()
+
+    def clusters(self) -> Clusters:
+        return Clusters.load(self.clusters_file)
+
+    def counts(self) -> HistogramRelease | None:
+        """Return the noisy counts of the run's clusters; None where it has no [prior]."""
+        if self.recipe().prior is None:
+            return None
+        if not (self.path / f"{COUNTS}.json").exists():
+            raise InvalidArgument(f"{self.path} lacks the counts of its clusters: resume that run first.")
+        return HistogramRelease.load(self.path / COUNTS)
+
+    def _write_facts(self, facts: Record) -> None:
+        write_whole(self.facts_file, json.dumps(facts, indent=1) + "\n")
 
     def _check_same_releases(self, recipe: Recipe) -> None:
         before = self.recipe()
         fixed = recipe.other_releases_than(before) + (["seed"] if recipe.seed != before.seed else [])
         if fixed:
             raise InvalidArgument(
-                f"{', '.join(fixed)} cannot be changed in {self.path}: it defines what this run asks. Model and [training] can."
+                f"{', '.join(fixed)} cannot be changed in {self.path}: it defines what this run asks. Features, model and "
+                "[training] can."
             )
 
     def _train_otherwise(self, recipe: Recipe) -> None:
@@ -115,7 +152,10 @@ class RunFolder:
         return Recipe.read(self.recipe_file)
 
     def facts(self) -> Record:
-        """Return what run.json holds: id, name, ledger, threads, processes, the description and digest of inputs, classes."""
+        """Return what run.json holds: id, name, ledger, threads, processes, the description and digest of inputs, classes.
+
+        `reads` is what its model reads instead of the inputs, if it does; see `labeldp.runs.inputs.Public`.
+        """
         self._must_exist()
         facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
         assert isinstance(facts, dict)
@@ -131,7 +171,7 @@ class RunFolder:
         return certificate
 
     def releases(self) -> list[Release]:
-        """Return the releases of a finished run, stage by stage."""
+        """Return the local releases of a finished run, stage by stage."""
         stages = self.recipe().release.stages
         missing = [n for n in range(1, stages + 1) if not (self.path / f"release-{n}.json").exists()]
         if missing:

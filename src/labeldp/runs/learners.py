@@ -13,7 +13,7 @@ from labeldp.errors import InvalidArgument, MissingExtra
 from labeldp.learning import Learner
 from labeldp.runs.families import SKLEARN_MODELS, family_of, unknown_model
 from labeldp.runs.recipe import Recipe
-from labeldp.vault import Release
+from labeldp.vault import HistogramRelease, Release
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -75,9 +75,9 @@ def check_known(model: str) -> None:
 
 
 def learners_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None) -> list[Learner]:
-    """Return one learner per stage."""
+    """Return one learner per stage, or one that learns from counts alone."""
     make = _estimator if family_of(recipe.model) == "sklearn" else _net
-    return [make(recipe, data, stage, fabric) for stage in range(recipe.release.stages)]
+    return [make(recipe, data, stage, fabric) for stage in range(recipe.trainings)]
 
 
 def readable(model: str, data: Dataset) -> Dataset:
@@ -99,7 +99,7 @@ def readable(model: str, data: Dataset) -> Dataset:
     )
 
 
-def check_readable(recipe: Recipe, releases: list[Release]) -> None:
+def check_readable(recipe: Recipe, releases: list[Release | HistogramRelease]) -> None:
     """Raise where a recipe's loss cannot read releases that are there."""
     if family_of(recipe.model) == "torch":
         from labeldp.torch.losses import TrainingSet

@@ -15,6 +15,7 @@ from labeldp.datasets.catalogue import FILES
 from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior
+from labeldp.runs import specs
 from labeldp.runs.families import SKLEARN_MODELS, means_nothing, unknown_model
 
 MECHANISMS: dict[str, type[LocalMechanism]] = {
@@ -55,11 +56,39 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Prior:
+    """Counts of the classes in public clusters, asked before all else, for a curator. All of it defines what is asked.
+
+    Attributes
+    ----------
+    epsilon : its part of the run's epsilon; None for all of it.
+    count : how many clusters; None for the public rule, `labeldp.priors.cluster_count`.
+    features : what is clustered; None for what the model reads, or patches of images.
+    components : how many principal components of it.
+    """
+
+    epsilon: str | None = None
+    count: int | None = None
+    features: str | None = None
+    components: int = 64
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", str(Epsilon.of(self.epsilon, name="prior.epsilon")))
+        if self.count is not None:
+            checks.integer(**{"prior.count": self.count}, at_least=1)
+        checks.integer(**{"prior.components": self.components}, at_least=1)
+        if self.features is not None:
+            specs.parse(self.features, name="prior.features")
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
     """What defines the releases. Another plan is another query, and is paid for.
 
-    The recipe settles what is None: 2 stages, or 1 where there are two classes, for which no prior makes a better question;
-    and a hold-out of a fiftieth, or of a fifth of a file of one's own, which has no public test rows.
+    The recipe settles what is None: 2 stages, or 1 where there are two classes, for which no prior makes a better question, or
+    where there is a [prior] to begin with, or none where that takes all of epsilon; and a hold-out of a fiftieth, or of a
+    fifth of a file of one's own, which has no public test rows.
     """
 
     mechanism: str = "GroupedResponse"
@@ -68,8 +97,8 @@ class ReleasePlan:
     temperature: float = 1.0
     hold_out: float = None  # type: ignore[assignment]
 
-    def settled(self, *, two_classes: bool, own_file: bool) -> ReleasePlan:
-        stages = (1 if two_classes else 2) if self.stages is None else self.stages
+    def settled(self, *, stages: int, own_file: bool) -> ReleasePlan:
+        stages = stages if self.stages is None else self.stages
         hold_out = (0.2 if own_file else 0.02) if self.hold_out is None else self.hold_out
         return replace(self, stages=stages, hold_out=hold_out)
 
@@ -115,32 +144,79 @@ class Recipe:
     rows: int | None = None
     seed: int = 0
     about: str | None = None
+    features: str | None = None
     table: Table | None = None
+    prior: Prior | None = None
     release: ReleasePlan = field(default_factory=ReleasePlan)
     training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", str(Epsilon.of(self.epsilon)))
         self._check_table()
-        plan = self.release.settled(two_classes=self._has_two_classes, own_file=self.table is not None)
+        plan = self.release.settled(stages=self._usual_stages, own_file=self.table is not None)
         object.__setattr__(self, "release", plan)
         checks.one_of(tuple(MECHANISMS), mechanism=plan.mechanism)
+        self._check_features()
+        self._check_prior()
         self._check_settings(
             item.name for item in fields(Training) if getattr(self.training, item.name) != item.default
         )
         mixup = self.training.mixup
-        if isinstance(mixup, tuple) and len(mixup) != self.release.stages:
-            raise InvalidArgument(f"mixup must be one number, or one per stage ({self.release.stages}).")
+        if isinstance(mixup, tuple) and len(mixup) != self.trainings:
+            raise InvalidArgument(f"mixup must be one number, or one per stage ({self.trainings}).")
 
     def _check_table(self) -> None:
         if self.table is not None:
             _check_own_file(self.data)
-            if self.model not in SKLEARN_MODELS:
+            if self.model not in SKLEARN_MODELS and self.features is None:
                 raise InvalidArgument(f"{unknown_model(self.model, SKLEARN_MODELS)} Other models do not read tables.")
         elif self.data.lower().endswith(FILES):
             raise InvalidArgument(
                 f"the file {self.data} needs its label column and its classes: --label and --classes, or [table] in a recipe."
             )
+
+    def _check_features(self) -> None:
+        for name, given in (("features", self.features), ("prior.features", _of(self.prior, "features"))):
+            spec = None if given is None else specs.parse(given, name=name)
+            if spec is not None and self.table is not None and spec.kind != "arrays":
+                raise InvalidArgument(
+                    f"{name}: {spec.kind} makes features of images, and {self.data} is a table: compute features yourself, "
+                    "without labels, and give them as arrays:TRAIN.npy,TEST.npy."
+                )
+        if self.table is not None and self.prior is not None and self.features is None and self.prior.features is None:
+            raise InvalidArgument(
+                "[prior] clusters rows of numbers, and a table's columns may be anything: give numbers that were made of them "
+                "without labels, prior.features=arrays:TRAIN.npy."
+            )
+
+    def _check_prior(self) -> None:
+        if self.prior is None:
+            return
+        stages, part = self.release.stages, Epsilon.of(self.prior.epsilon or self.epsilon)
+        if part > Epsilon.of(self.epsilon):
+            raise InvalidArgument(
+                f"prior.epsilon must be at most the run's epsilon ({self.epsilon}), of which it is a part; got {part}."
+            )
+        if (stages == 0) != self._prior_takes_all:
+            raise InvalidArgument(
+                "release.stages must be 0 where [prior] takes all of epsilon, and at least 1 where it takes a part; got "
+                f"{stages} stages, and a part of {part} of {self.epsilon}."
+            )
+
+    @property
+    def _prior_takes_all(self) -> bool:
+        return self.prior is not None and self.prior.epsilon in (None, self.epsilon)
+
+    @property
+    def _usual_stages(self) -> int:
+        if self.prior is not None:
+            return 0 if self._prior_takes_all else 1
+        return 1 if self._has_two_classes else 2
+
+    @property
+    def trainings(self) -> int:
+        """How many models are trained: one per stage, or one on counts alone."""
+        return max(self.release.stages, 1)
 
     @property
     def _has_two_classes(self) -> bool:
@@ -183,6 +259,8 @@ class Recipe:
         if given.get("table") is not None:
             _check_own_file(given.get("data"))
             given["table"] = _filled(Table, given["table"], f"{source}, [table]")
+        if given.get("prior") is not None:
+            given["prior"] = _filled(Prior, given["prior"], f"{source}, [prior]")
         recipe: Recipe = _filled(cls, given, source)
         recipe._check_settings(settings)
         return recipe
@@ -196,6 +274,13 @@ class Recipe:
         values = self._values(str(changes.get("model", self.model)))
         return Recipe.of(with_keys(values, changes), source="the changed recipe")
 
+    def placed(self) -> Recipe:
+        """Return the recipe with absolute paths in its features: a run may be gone on with elsewhere."""
+        prior = self.prior
+        if prior is not None and prior.features is not None:
+            prior = replace(prior, features=specs.placed(prior.features))
+        return replace(self, features=self.features and specs.placed(self.features), prior=prior)
+
     def _values(self, model: str) -> dict[str, Any]:
         """Return the recipe as TOML's values, without the settings that mean nothing to a model."""
         values = _nested(asdict(self))
@@ -205,7 +290,7 @@ class Recipe:
     def toml(self) -> str:
         """Return the whole recipe as TOML."""
         values = self._values(self.model)
-        tables = {name: values.pop(name) for name in ("table", "release", "training") if name in values}
+        tables = {name: values.pop(name) for name in ("table", "prior", "release", "training") if name in values}
         lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
@@ -216,8 +301,18 @@ class Recipe:
         keys = [key for key in ("data", "rows", "epsilon") if getattr(self, key) != getattr(other, key)]
         columns = [item.name for item in fields(Table) if item.name != "public_test"]
         keys += [f"table.{key}" for key in columns if _of(self.table, key) != _of(other.table, key)]
+        keys += self._other_prior_than(other)
         plan = [item.name for item in fields(ReleasePlan)]
         return keys + [f"release.{key}" for key in plan if getattr(self.release, key) != getattr(other.release, key)]
+
+    def _other_prior_than(self, other: Recipe) -> list[str]:
+        if self.prior is None or other.prior is None:
+            return [] if self.prior is other.prior else ["prior"]
+        return [
+            f"prior.{item.name}"
+            for item in fields(Prior)
+            if getattr(self.prior, item.name) != getattr(other.prior, item.name)
+        ]
 
 
 def read_values(path: Path) -> dict[str, Any]:
@@ -246,7 +341,7 @@ def _check_own_file(data: Any) -> None:
         )
 
 
-def _of(table: Table | None, key: str) -> Any:
+def _of(table: Table | Prior | None, key: str) -> Any:
     return None if table is None else getattr(table, key)
 
 
@@ -307,7 +402,7 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
 
 
 def is_dataclass_value(value: Any) -> bool:
-    return isinstance(value, (Table, ReleasePlan, Training))
+    return isinstance(value, (Table, Prior, ReleasePlan, Training))
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

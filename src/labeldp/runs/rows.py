@@ -32,11 +32,17 @@ def readable(X: Any, inputs: Inputs) -> Any:
 
     if inputs["kind"] == "frame":
         return named.readable(_frame(X, inputs), inputs)
-    shape = tuple(inputs["shape"]) if inputs["kind"] == "image" else (len(inputs["columns"]),)
+    shape = _shape(inputs)
     if not isinstance(X, np.ndarray) or X.shape[1:] != shape or X.dtype.kind not in "fiu":
         got = f"{X.dtype} of shape {X.shape}" if isinstance(X, np.ndarray) else type(X).__name__
         raise InvalidArgument(f"X must be an array of numbers, ({', '.join(('n', *map(str, shape)))}); got {got}.")
     return named.readable(X, inputs)
+
+
+def _shape(inputs: Inputs) -> tuple[int, ...]:
+    if inputs["kind"] == "image":
+        return tuple(inputs["shape"])
+    return (inputs["size"] if inputs["kind"] == "vector" else len(inputs["columns"]),)
 
 
 def _frame(X: Any, inputs: Inputs) -> Any:

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,15 @@ from labeldp import checks, datasets
 from labeldp.budget import Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import MultiStage
-from labeldp.runs import learners, ledgers, tables
+from labeldp.priors import Clusters
+from labeldp.runs import clusters as stage_0
+from labeldp.runs import inputs, learners, ledgers, tables
 from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
 from labeldp.runs.grades import held_out, tested_on
+from labeldp.runs.inputs import Public
 from labeldp.runs.learners import OneProcess
 from labeldp.runs.recipe import Recipe
-from labeldp.vault import LabelVault, Release
+from labeldp.vault import HistogramRelease, LabelVault, Release
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -43,6 +47,7 @@ def train(
     *,
     ledger: Path | None = None,
     data_dir: Path | None = None,
+    cache: Path | None = None,
     watch: Watch | None = None,
     fabric: Fabric | None = None,
     command: str | None = None,
@@ -56,25 +61,31 @@ def train(
     names, or the one beside it, which is made if there is none; else to a new one in the run folder. The book lies beside a
     file of one's own and keeps it on one ledger, under one column of ids; a column that was a label is never a feature
     afterwards, nor the other way round. A stage whose release is in the folder is read back; only the first process holds
-    labels. `command`, for the report, is public.
+    labels. `command`, for the report, is public. With a [prior] the label holder is a curator, who aggregates; its clusters
+    are public, and are in the folder before anything is asked.
     With `otherwise` a run that is there may get another model or [training]: it is trained anew on what it released.
+    Features, and what they are made by, are kept in `cache`; see `labeldp.runs.inputs`.
     """
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
     first, folder = processes.is_global_zero, RunFolder(out)
     sealed = _load(recipe, data_dir)
     sealed = sealed if first else sealed.only_public()
-    data = learners.readable(recipe.model, sealed.only_public())
-    multistage = stages_of(recipe, data, processes)
+    public = _read(recipe, sealed.only_public(), folder, cache, watch, processes)
+    data = learners.readable(recipe.model, public.data)
     labelled = _labelled(sealed)
     used = _used(recipe, labelled)
+    clusters = _clusters(recipe, sealed.only_public(), public, used, folder, cache, watch, processes)
+    multistage = stages_of(recipe, data, processes, clusters)
     multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
-    facts = _facts(recipe, sealed, data_dir, processes) | {"command": command}
+    facts = _facts(recipe, sealed, public, data_dir, cache, processes) | {"command": command}
     facts = learners.once(
-        processes, lambda: _begun(folder, recipe, sealed, used, ledger, data_dir, facts, otherwise, watch)
+        processes, lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch)
     )
     with folder.locked() if first else nullcontext():
-        vault = sealed.vault(ledger=facts["ledger"]) if first else None
+        if clusters is not None and first:
+            multistage.clusters = stage_0.prior_of(recipe, folder.keep_clusters(clusters))
+        vault = sealed.vault(ledger=facts["ledger"], trust=_trust(recipe)) if first else None
         sealed = sealed.only_public()
         multistage.fit(
             data.X,
@@ -98,6 +109,7 @@ def train_again(
     out: Path,
     *,
     data_dir: Path | None = None,
+    cache: Path | None = None,
     watch: Watch | None = None,
     fabric: Fabric | None = None,
     command: str | None = None,
@@ -107,24 +119,28 @@ def train_again(
     folder, earlier = RunFolder(out), RunFolder(source)
     if not folder.exists and (changed := recipe.other_releases_than(earlier.recipe())):
         raise InvalidArgument(
-            f"{', '.join(changed)} cannot be changed: data, rows, epsilon, [table] and [release] define what {earlier.path} "
-            "released; model, seed and [training] can."
+            f"{', '.join(changed)} cannot be changed: data, rows, epsilon, [table], [prior] and [release] define what "
+            f"{earlier.path} released; features, model, seed and [training] can."
         )
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
-    known = (folder if folder.exists else earlier).facts()  # a run needs nothing but its own folder
-    public = _load_public(recipe, data_dir, known)
-    facts = _facts(recipe, public, data_dir, processes) | {"command": command}
-    data = learners.readable(recipe.model, public)
-    multistage = stages_of(recipe, data, processes)
+    holder = folder if folder.exists else earlier  # a run needs nothing but its own folder
+    known = holder.facts()
+    unlabelled = _load_public(recipe, data_dir, known)
+    public = _read(recipe, unlabelled, holder, cache, watch, processes)
+    public.check_same(known["reads"])
+    facts = _facts(recipe, unlabelled, public, data_dir, cache, processes) | {"command": command}
+    data = learners.readable(recipe.model, public.data)
+    multistage = stages_of(recipe, data, processes, holder.clusters() if recipe.prior is not None else None)
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
-    facts = learners.once(processes, lambda: _begun_again(folder, recipe, earlier, facts, otherwise))
+    facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
     first = processes.is_global_zero
     with folder.locked() if first else nullcontext():
         multistage.refit(
             data.X,
             folder.releases(),
+            counts=folder.counts(),
             hold_out=folder.hold_out(),
             folder=folder.path,
             watch=_journal(folder, watch, None, facts) if first else None,
@@ -137,8 +153,13 @@ def train_again(
     return folder
 
 
-def stages_of(recipe: Recipe, data: datasets.Dataset, fabric: Fabric | OneProcess | None = None) -> MultiStage:
-    """Return the multi-stage training that a recipe describes."""
+def stages_of(
+    recipe: Recipe,
+    data: datasets.Dataset,
+    fabric: Fabric | OneProcess | None = None,
+    clusters: Clusters | None = None,
+) -> MultiStage:
+    """Return the multi-stage training that a recipe describes; `clusters` are those of its [prior]."""
     plan, how = recipe.release, recipe.training
     return MultiStage(
         learners.learners_of(recipe, data, fabric),
@@ -148,6 +169,7 @@ def stages_of(recipe: Recipe, data: datasets.Dataset, fabric: Fabric | OneProces
         temperature=plan.temperature,
         warm_start=how.warm_start,
         filter=how.filter,
+        clusters=None if clusters is None else stage_0.prior_of(recipe, clusters),
         hold_out=plan.hold_out,
         seed=recipe.seed,
     )
@@ -170,6 +192,51 @@ def _load_public(recipe: Recipe, data_dir: Path | None, known: Record) -> datase
     return data
 
 
+def _read(
+    recipe: Recipe,
+    data: datasets.Dataset,
+    holder: RunFolder,
+    cache: Path | None,
+    watch: Watch | None,
+    processes: Fabric | OneProcess,
+) -> Public:
+    """Return public data as the recipe's model reads it, by the extractor in a run's folder, if that is of this recipe."""
+    if recipe.features is not None:
+        inputs.check_readable(recipe.model, data)
+    return inputs.public(
+        data,
+        recipe.features,
+        cache=cache,
+        saved=holder.path if holder.exists else None,
+        watch=watch,
+        once=partial(learners.once, processes),
+    )
+
+
+def _clusters(
+    recipe: Recipe,
+    data: datasets.Dataset,
+    public: Public,
+    used: NDArray[np.int64],
+    folder: RunFolder,
+    cache: Path | None,
+    watch: Watch | None,
+    processes: Fabric | OneProcess,
+) -> Clusters | None:
+    """Return the clusters of a recipe's [prior]: those that are in the run's folder, once it has some."""
+    if recipe.prior is None:
+        return None
+    if folder.exists and folder.clusters_file.exists():
+        return folder.clusters()
+    once = partial(learners.once, processes)
+    return stage_0.found(recipe, data, public, used, cache=cache, watch=watch, once=once)
+
+
+def _trust(recipe: Recipe) -> str:
+    """Return whom labels are entrusted to: only counts of clusters aggregate them."""
+    return "local" if recipe.prior is None else "curator"
+
+
 def _labelled(data: datasets.Dataset) -> NDArray[np.bool_]:
     """Return which rows have a label, where that is public."""
     if data.missing is None:
@@ -187,6 +254,7 @@ def _begun(
     folder: RunFolder,
     recipe: Recipe,
     data: datasets.Dataset,
+    public: Public,
     used: NDArray[np.int64],
     ledger: Path | None,
     data_dir: Path | None,
@@ -199,7 +267,7 @@ def _begun(
         if book is not None:
             book.check(tables.columns_of(recipe, data))
         if folder.exists:
-            return _gone_on(folder, recipe, data, ledger, new_facts, otherwise, book)
+            return _gone_on(folder, recipe, data, public, ledger, new_facts, otherwise, book)
         if any(folder.path.glob("release-*")):
             raise InvalidArgument(
                 f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "
@@ -219,6 +287,8 @@ def _begun(
             book.note(tables.columns_of(recipe, data), place, data.ids)
         beside = book is not None and place == tables.ledger_beside(book)
         whose = {"own_ledger": place == folder.ledger_file.absolute(), "ledger_is_beside": beside}
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.keep_extractor(public)
         return folder.create(recipe, new_facts | {"ledger": str(place)} | whose)
 
 
@@ -226,6 +296,7 @@ def _gone_on(
     folder: RunFolder,
     recipe: Recipe,
     data: datasets.Dataset,
+    public: Public,
     ledger: Path | None,
     new_facts: Record,
     otherwise: bool,
@@ -234,6 +305,7 @@ def _gone_on(
     """Return the facts of the run that is in the folder, whose ledger may have been moved with it or with its data."""
     facts = folder.facts()
     _check_same_features(recipe, facts, new_facts["features"])
+    public.check_same(facts["reads"])
     place = Path(facts["ledger"])
     if facts["own_ledger"]:
         place = folder.ledger_file.absolute()
@@ -245,38 +317,43 @@ def _gone_on(
         book.ledger_for(place)
         book.check_ids(place, data.ids)
         book.note(tables.columns_of(recipe, data), place, data.ids)
-    return _same_run(folder, recipe, new_facts, otherwise) | {"ledger": str(place)}
+    return _same_run(folder, recipe, public, new_facts, otherwise) | {"ledger": str(place)}
 
 
 def _begun_again(
     folder: RunFolder,
     recipe: Recipe,
+    public: Public,
     earlier: RunFolder,
     new_facts: Record,
     otherwise: bool,
 ) -> Record:
     if folder.exists:
-        held = folder.hold_out()
-        _check_certified(folder, [*folder.releases(), *([] if held is None else [held])])
-        return _same_run(folder, recipe, new_facts, otherwise)
-    releases, hold_out = earlier.releases(), earlier.hold_out()  # all there, and whole
-    _check_certified(earlier, [*releases, *([] if hold_out is None else [hold_out])])
-    learners.check_readable(recipe, releases)
+        _check_certified(folder)
+        return _same_run(folder, recipe, public, new_facts, otherwise)
+    _check_certified(earlier)
+    counts = earlier.counts()
+    learners.check_readable(recipe, [*earlier.releases(), *([] if counts is None else [counts])])
     folder.path.mkdir(parents=True, exist_ok=True)
+    copied = [earlier.clusters_file] if counts is not None else []
     for file in sorted(earlier.path.glob("release-*.npz")):
-        for copied in (file, file.with_suffix(".json")):
-            shutil.copyfile(copied, folder.path / copied.name)
+        copied += [file, file.with_suffix(".json")]
+    for file in copied:
+        shutil.copyfile(file, folder.path / file.name)
     known = earlier.facts()
     facts = new_facts | {key: known[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
     facts["unprotected"] = list(dict.fromkeys(known["unprotected"] + new_facts["unprotected"]))
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
     certificate |= _covered(folder, certificate, LEARNED_FROM) | _unprotected(facts)
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+    folder.keep_extractor(public)
     return folder.create(recipe, facts | {"from": str(earlier.path)})
 
 
-def _check_certified(folder: RunFolder, releases: list[Release]) -> None:
-    """Raise unless a folder's certificate speaks of these very releases."""
+def _check_certified(folder: RunFolder) -> None:
+    """Raise unless a folder's releases are all there and whole, and its certificate speaks of them."""
+    releases: list[Release | HistogramRelease] = [*folder.releases()]
+    releases += [each for each in (folder.hold_out(), folder.counts()) if each is not None]
     certificate = folder.certificate()
     known = {(certificate["ledger"]["id"], query["entry"], query["private"]) for query in certificate["queries"]}
     told = {(each.receipt.ledger["id"], each.receipt.ledger["entry"], each.private) for each in releases}
@@ -287,11 +364,11 @@ def _check_certified(folder: RunFolder, releases: list[Release]) -> None:
         )
 
 
-def _same_run(folder: RunFolder, recipe: Recipe, new_facts: Record, otherwise: bool) -> Record:
+def _same_run(folder: RunFolder, recipe: Recipe, public: Public, new_facts: Record, otherwise: bool) -> Record:
     """Return the facts of the run that is there, which must be of this recipe, or may be trained otherwise."""
     if folder.recipe() != recipe and not otherwise:
         raise InvalidArgument(f"{folder.path} holds a run of another recipe: choose another folder.")
-    return folder.go_on(recipe, unprotected=new_facts["unprotected"])
+    return folder.go_on(recipe, public, unprotected=new_facts["unprotected"])
 
 
 def _check_same_features(recipe: Recipe, known: Record, features: str | None) -> None:
@@ -302,7 +379,14 @@ def _check_same_features(recipe: Recipe, known: Record, features: str | None) ->
         )
 
 
-def _facts(recipe: Recipe, data: datasets.Dataset, data_dir: Path | None, processes: Fabric | OneProcess) -> Record:
+def _facts(
+    recipe: Recipe,
+    data: datasets.Dataset,
+    public: Public,
+    data_dir: Path | None,
+    cache: Path | None,
+    processes: Fabric | OneProcess,
+) -> Record:
     own_file = recipe.table is not None
     return {
         "version": labeldp.__version__,
@@ -310,7 +394,9 @@ def _facts(recipe: Recipe, data: datasets.Dataset, data_dir: Path | None, proces
         "threads": learners.threads(recipe.model),
         "processes": processes.world_size,
         "data_dir": os.path.abspath(data_dir or "") if own_file or data_dir is not None else None,
+        "cache": None if cache is None else os.path.abspath(cache),
         "inputs": data.inputs,
+        "reads": public.facts,
         "classes": list(data.classes),
         "features": tables.digest(data) if own_file else None,
         "unprotected": [os.path.abspath(data.public_test)] if own_file and data.public_test is not None else [],

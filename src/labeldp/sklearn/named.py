@@ -24,7 +24,7 @@ from labeldp.sklearn.rows import Rows
 
 Inputs = Mapping[str, Any]
 
-KINDS = ("frame", "table", "image")
+KINDS = ("frame", "table", "image", "vector")
 BELOW_ALL = -1e38
 """What trees read where a number is missing: one split tells it from the others, and single precision holds it."""
 NO_CATEGORY = -1
@@ -45,6 +45,8 @@ class Columns:
             raise InvalidArgument(f"scikit-learn's models read tables and images, not inputs of kind {kind!r}.")
         if kind == "image":
             return cls(list(range(math.prod(inputs["shape"]))), {}, may_be_missing=False)
+        if kind == "vector":
+            return cls(list(range(inputs["size"])), {}, may_be_missing=False)
         if kind == "table":
             codes = set(inputs.get("categorical", ()))
             numbered = list(enumerate(inputs["columns"]))
@@ -118,7 +120,7 @@ def build(name: str, inputs: Inputs, n_classes: int, *, seed: int = 0) -> Pipeli
     Parameters
     ----------
     name : one of `names()`.
-    inputs : `Dataset.inputs`, of kind "frame", "table" or "image"; what to fit to is `readable(X, inputs)`.
+    inputs : `Dataset.inputs`, of kind "frame", "table", "image" or "vector"; what to fit to is `readable(X, inputs)`.
     n_classes : K, the number of classes.
     seed : of the training. No seed reaches privacy noise.
 
