@@ -46,6 +46,7 @@ FOREIGN = {
     "priors": {"numpy", "sklearn"},
     "bulk": {"numpy", "pyarrow"},
     "metrics": {"numpy"},
+    "convex": {"numpy", "scipy"},
     "learning": {"numpy"},
     "torch": {"numpy", "torch", "lightning_fabric", "safetensors", "timm"},
     "sklearn": {"numpy", "scipy", "sklearn", "skops"},

@@ -59,6 +59,7 @@ EXPECTED = {
     "TrustError",
     "UnbiasedResponse",
     "VaultClosed",
+    "convex",
     "create_ledger",
     "datasets",
     "features",

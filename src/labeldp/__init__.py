@@ -59,6 +59,7 @@ __all__ = [
     "TrustError",
     "UnbiasedResponse",
     "VaultClosed",
+    "convex",
     "create_ledger",
     "datasets",
     "features",
@@ -72,7 +73,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name's room on first use, so that importing labeldp is quick."""
-    if name in ("datasets", "features", "metrics", "priors"):
+    if name in ("convex", "datasets", "features", "metrics", "priors"):
         return import_module(f"labeldp.{name}")
     if name == "load":
         return import_module("labeldp.runs").load

@@ -1,0 +1,131 @@
+"""What a loss tells an algorithm of this room: the gradients of all classes, and how large they can be.
+
+The gradients of all K classes at a row are public: they depend on the row and on the parameters, never on its label. What
+a report says of the label enters as weights on them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.convex.numbers import Floats, positive
+from labeldp.convex.sets import ParameterSet
+from labeldp.errors import InvalidArgument
+
+CELLS = 2**20  # numbers to hold at once
+ROUNDING = 1e-6  # relative: rows scaled to their bound in single precision stay within it
+
+
+class Loss(ABC):
+    """A loss l(w, (x, y)) that is convex and Lipschitz in w for every row x and class y."""
+
+    label_is_linear: ClassVar[bool] = False
+    """Whether l(w, (x, y)) = h(w, x) + <w, a_y(x)> + b_y(x) with h convex and smooth: then debiasing keeps it convex."""
+
+    n_classes: int
+
+    @abstractmethod
+    def dimension(self, X: NDArray[Any]) -> int:
+        """Return the number p of parameters for these features."""
+
+    @abstractmethod
+    def lipschitz(self, parameter_set: ParameterSet, dimension: int) -> float:
+        """Return L: no class has a longer gradient, at any row within the declared bound and any w of the set."""
+
+    @abstractmethod
+    def range(self, parameter_set: ParameterSet, dimension: int) -> tuple[float, float]:
+        """Return the least and the largest value of the loss on the set."""
+
+    @abstractmethod
+    def check(self, X: NDArray[Any], w: Floats) -> None:
+        """Raise where rows violate what was declared, before anything is asked of a vault; w is the starting point."""
+
+    @abstractmethod
+    def values(self, w: Floats, X: NDArray[Any]) -> Floats:
+        """Return the loss of every row under every class, shape (rows, K)."""
+
+    @abstractmethod
+    def gradients(self, w: Floats, X: NDArray[Any]) -> Floats:
+        """Return the gradient in w of every row under every class, shape (rows, K, p)."""
+
+    def gradient(self, w: Floats, X: NDArray[Any], weights: Floats) -> Floats:
+        """Return the mean over rows of the gradients of all classes, weighted; weights has shape (rows, K)."""
+        return np.einsum("iy,iyp->p", weights, self.gradients(w, X)) / len(X)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenLoss(Loss):
+    """A loss by its gradients, written by the caller; what it returns is checked against what was declared.
+
+    Parameters
+    ----------
+    class_gradients : a function of (w, rows of X) that returns the gradients of all classes, shape (rows, K, p).
+    n_parameters : p.
+    n_classes : K.
+    lipschitz_constant : L; no gradient may be longer.
+    class_values, lowest, highest : the losses, shape (rows, K), and their limits: only what looks at values needs them.
+
+    The algorithm's promise needs a convex loss, which is the caller's word: it cannot be seen from gradients at a point.
+    """
+
+    class_gradients: Callable[[Floats, NDArray[Any]], Any]
+    n_parameters: int
+    n_classes: int
+    lipschitz_constant: float
+    class_values: Callable[[Floats, NDArray[Any]], Any] | None = None
+    lowest: float | None = None
+    highest: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.integer(n_parameters=self.n_parameters, at_least=1)
+        checks.integer(n_classes=self.n_classes, at_least=2, at_most=checks.MAX_CLASSES)
+        positive(lipschitz_constant=self.lipschitz_constant)
+
+    def dimension(self, X: NDArray[Any]) -> int:  # noqa: ARG002 - declared
+        return self.n_parameters
+
+    def lipschitz(self, parameter_set: ParameterSet, dimension: int) -> float:  # noqa: ARG002 - declared
+        return float(self.lipschitz_constant)
+
+    def range(self, parameter_set: ParameterSet, dimension: int) -> tuple[float, float]:  # noqa: ARG002 - declared
+        if self.lowest is None or self.highest is None or not self.lowest < self.highest:
+            raise InvalidArgument(
+                "this needs the loss's limits: GivenLoss(..., lowest=.., highest=..), lowest below highest."
+            )
+        return float(self.lowest), float(self.highest)
+
+    def check(self, X: NDArray[Any], w: Floats) -> None:
+        step = max(1, CELLS // (self.n_classes * self.n_parameters))
+        for start in range(0, len(X), step):
+            self.gradients(w, X[start : start + step])
+
+    def values(self, w: Floats, X: NDArray[Any]) -> Floats:
+        if self.class_values is None:
+            raise InvalidArgument("this needs the loss's values: GivenLoss(..., class_values=..).")
+        return _table(self.class_values(w, X), (len(X), self.n_classes), "class_values")
+
+    def gradients(self, w: Floats, X: NDArray[Any]) -> Floats:
+        table = _table(self.class_gradients(w, X), (len(X), self.n_classes, self.n_parameters), "class_gradients")
+        longest = float(np.sqrt(np.vecdot(table, table).max(initial=0.0)))
+        if longest > self.lipschitz_constant * (1 + ROUNDING):
+            raise InvalidArgument(
+                f"class_gradients must be at most lipschitz_constant={self.lipschitz_constant:g} long, got {longest:.6g}. "
+                "Declare a larger constant, or scale the rows down."
+            )
+        return table
+
+
+def _table(given: Any, shape: tuple[int, ...], name: str) -> Floats:
+    table = checks.array(**{name: given})
+    if table.shape != shape or table.dtype.kind not in "fiu":
+        raise InvalidArgument(f"{name} must return numbers of shape {shape}, got {table.dtype} of shape {table.shape}.")
+    if not np.isfinite(table).all():
+        raise InvalidArgument(f"{name} must return finite numbers; {int((~np.isfinite(table)).sum())} are not.")
+    return table.astype(np.float64, copy=False)

@@ -1,0 +1,55 @@
+"""What the numbers of a convex problem must be: finite, and of the right size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+
+def number(**named: Any) -> float:
+    """Return the one named value as a finite float."""
+    ((name, value),) = named.items()
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidArgument(f"{name} must be a number, got {type(value).__name__}.")
+    if not math.isfinite(value):
+        raise InvalidArgument(f"{name} must be finite, got {value}.")
+    return float(value)
+
+
+def positive(**named: Any) -> float:
+    """Return the one named value as a finite float above 0."""
+    ((name, value),) = named.items()
+    if not number(**named) > 0:
+        raise InvalidArgument(f"{name} must be > 0, got {value}.")
+    return float(value)
+
+
+def share(**named: Any) -> float:
+    """Return the one named value as a float from 0 to 1."""
+    ((name, value),) = named.items()
+    if not 0 <= number(**named) <= 1:
+        raise InvalidArgument(f"{name} must be between 0 and 1, got {value}.")
+    return float(value)
+
+
+def finite(**named: Any) -> Floats:
+    """Return the one named value as an array of finite floats, which nobody else can write to."""
+    ((name, _),) = named.items()
+    array = checks.array(**named)
+    if array.dtype.kind not in "fiu":
+        raise InvalidArgument(f"{name} must be numbers, got dtype {array.dtype}.")
+    copy: Floats = array.astype(np.float64)
+    if not np.isfinite(copy).all():
+        raise InvalidArgument(
+            f"{name} must be finite; {int((~np.isfinite(copy)).sum())} of {copy.size} entries are not."
+        )
+    copy.flags.writeable = False
+    return copy
