@@ -179,3 +179,12 @@ def test_adjoining_charges_of_the_same_cost_take_no_more_room_than_one():
     for start in range(0, 10_000, 10):
         spending.add(one_run(start, start + 10), 3, 0)
     assert len(spending._bounds) == 2
+
+
+def test_of_rows_with_the_same_sum_the_one_charged_most_often_is_named():
+    spending = Spending()
+    spending.add(Runs.of_rows(np.arange(0, 10)), 4, 0)
+    spending.add(Runs.of_rows(np.arange(10, 20)), 1, 0)
+    spending.add(Runs.of_rows(np.arange(10, 20)), 3, 0)
+    assert spending.most_charged_row() == 10 and spending.largest() == (4, 0)
+    assert spending.of_rows(np.array([0, 15])).tolist() == [[4, 4], [0, 0]]

@@ -275,8 +275,9 @@ def test_a_row_s_likelihood_and_what_is_believed_of_it_add_up():
 def test_beliefs_count_by_their_weight(loss):
     shares = np.random.default_rng(5).dirichlet(np.ones(K), size=3)
     logits = torch.from_numpy(random_logits(3))
-    plain = TrainingSet.of(Beliefs(np.array([4, 2, 7]), shares, tuple(range(K))), loss)
-    weighted = TrainingSet.of(Beliefs(np.array([4, 2, 7]), shares, tuple(range(K)), np.array([1.0, 0.0, 0.5])), loss)
+    rows, made_from = np.array([4, 2, 7]), counted()
+    plain = TrainingSet.of(Beliefs(rows, shares, made_from), loss)
+    weighted = TrainingSet.of(Beliefs(rows, shares, made_from, np.array([1.0, 0.0, 0.5])), loss)
     expected = plain.loss(logits, plain.targets) * torch.tensor([1.0, 0.0, 0.5])
     assert torch.allclose(weighted.loss(logits, weighted.targets), expected)
     assert plain.rows.tolist() == weighted.rows.tolist() == [4, 2, 7]

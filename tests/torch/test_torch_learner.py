@@ -247,7 +247,7 @@ def test_bytes_are_pixels_and_whole_numbers_are_ids():
         {"loss": "cross-entropy"},
         {"epochs": 0},
         {"batch_size": 0},
-        {"optimizer": "adam"},
+        {"optimizer": "lbfgs"},
         {"schedule": "cosine"},
         {"seed": -1},
         {"seed": 2**64},

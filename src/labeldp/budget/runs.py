@@ -93,12 +93,12 @@ class Spending:
         self._bounds = np.array(
             [0], dtype=np.int64
         )  # step i covers bounds[i] .. bounds[i + 1] - 1, the last without end
-        self._spent = np.zeros((2, 1), dtype=np.int64)  # epsilon units, delta units
+        self._spent = np.zeros((3, 1), dtype=np.int64)  # epsilon units, delta units, charges
 
     def add(self, runs: Runs, epsilon_units: int, delta_units: int) -> None:
         """Charge every row of the runs."""
         bounds, spent, inside = self._cut(runs)
-        spent += np.array([[epsilon_units], [delta_units]]) * inside
+        spent += np.array([[epsilon_units], [delta_units], [1]]) * inside
         changes = np.concatenate(([True], (np.diff(spent, axis=1) != 0).any(axis=0)))
         self._bounds, self._spent = bounds[changes], spent[:, changes]
 
@@ -113,11 +113,12 @@ class Spending:
 
     def of_rows(self, rows: Bounds) -> NDArray[np.int64]:
         """Return what each of the rows has spent, shape (2, len(rows)): epsilon units, delta units."""
-        return self._spent[:, np.searchsorted(self._bounds, rows, side="right") - 1]
+        return self._spent[:2, np.searchsorted(self._bounds, rows, side="right") - 1]
 
     def most_charged_row(self) -> int:
-        """Return the first row with the largest epsilon."""
-        return int(self._bounds[int(self._spent[0].argmax())])
+        """Return a row with the largest epsilon; of several, the first that was charged most often."""
+        epsilons, _, charges = self._spent
+        return int(self._bounds[int(np.where(epsilons == epsilons.max(), charges, -1).argmax())])
 
     def _cut(self, runs: Runs) -> tuple[Bounds, NDArray[np.int64], NDArray[np.bool_]]:
         """Return steps refined at the runs' ends, and which steps lie inside the runs."""

@@ -41,15 +41,20 @@ def fit_bags(
         raise InvalidArgument(
             "counts must be a histogram of a vault, and reports its releases; a learner takes no labels."
         )
-    likelihood = _likelihood(counts, local)
+    _likelihood(counts, local)  # which raises, before any training, where reports do not fit
     model = copy.deepcopy(learner).fit(X, evidence.posterior(local, [evidence.beliefs_of(counts)]))
     for _ in range(rounds):
-        shares = bag_posterior(model.predict_proba(X[counts.rows]) * likelihood, counts)
-        model = copy.deepcopy(learner).fit(X, Beliefs(counts.rows, shares, counts.classes), start=model)
+        model = copy.deepcopy(learner).fit(X, bag_beliefs(model, X, counts, local), start=model)
     return model
 
 
-def _likelihood(counts: HistogramRelease, local: list[Release]) -> np.ndarray:
+def bag_beliefs(model: Learner, X: Any, counts: HistogramRelease, local: Sequence[Release]) -> Beliefs:
+    """Return what a model's predictions, noisy counts and reports say of each counted row, together."""
+    shares = bag_posterior(model.predict_proba(X[counts.rows]) * _likelihood(counts, local), counts)
+    return Beliefs(counts.rows, shares, [counts, *local])
+
+
+def _likelihood(counts: HistogramRelease, local: Sequence[Release]) -> np.ndarray:
     """Return P(reports | label) up to a factor, for each row of the counts; 1 where nothing was reported."""
     likelihood = np.ones((len(counts.rows), len(counts.classes)))
     if local:

@@ -102,9 +102,9 @@ class ClusterPrior:
     def beliefs(self, counts: HistogramRelease, *, beside_reports: bool) -> Beliefs:
         """Return the counts as soft targets: beside reports the prior, weighing as many labels as the counts are worth."""
         if not beside_reports:
-            return Beliefs(counts.rows, projected(counts)[counts.groups], counts.classes)
+            return Beliefs(counts.rows, projected(counts)[counts.groups], counts)
         weights = labels_worth(counts)[counts.groups]
-        return Beliefs(counts.rows, self.prior(counts, counts.rows), counts.classes, weights)
+        return Beliefs(counts.rows, self.prior(counts, counts.rows), counts, weights)
 
 
 def labels_worth(counts: HistogramRelease) -> NDArray[np.float64]:

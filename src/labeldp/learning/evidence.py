@@ -35,7 +35,7 @@ def classes_of(each: Examples) -> tuple[Any, ...]:
 
 def beliefs_of(histogram: HistogramRelease) -> Beliefs:
     """Return the shares of the classes in each row's group, projected on the group's public size."""
-    return Beliefs(histogram.rows, shares.projected(histogram)[histogram.groups], histogram.classes)
+    return Beliefs(histogram.rows, shares.projected(histogram)[histogram.groups], histogram)
 
 
 def apart(given: Sequence[Release | Filtered | Beliefs]) -> tuple[list[Release | Filtered], list[Beliefs]]:
@@ -86,7 +86,9 @@ def posterior(local: Sequence[Release | Filtered], beliefs: Sequence[Beliefs]) -
         weights[place] = np.maximum(weights[place], 1.0 if weight is None else weight)
     logs[np.isneginf(logs).all(axis=1)] = 0.0
     joint = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return Beliefs(rows, joint / joint.sum(axis=1, keepdims=True), classes, weights)
+    behind: list[Any] = [each.release if isinstance(each, Filtered) else each for each in local]
+    behind += [release for each in beliefs for release in each.releases]  # type: ignore[union-attr]
+    return Beliefs(rows, joint / joint.sum(axis=1, keepdims=True), behind, weights)
 
 
 def noisy_labels(releases: Sequence[Release | Filtered]) -> tuple[Numbers, Numbers]:

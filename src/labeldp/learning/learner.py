@@ -37,7 +37,7 @@ class Filtered:
             raise InvalidArgument(f"kept must be a mask over the {len(self.release)} reports of the release.")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Beliefs:
     """What is believed of the labels of rows, made from releases alone: soft targets that any learner takes.
 
@@ -45,20 +45,30 @@ class Beliefs:
     ----------
     rows : (n,) the vault's rows that are spoken of, each once, in any order.
     shares : (n, K) probabilities of each row's label.
-    classes : the class names.
+    releases : the release or releases that this was made from, which speak of all these rows.
     weights : (n,) how much a row counts beside others; 1 is a label that is known.
+
+    Privacy
+    -------
+    Nothing can check that no label had a part in `shares`: naming releases is the caller's statement that none had.
     """
 
     rows: NDArray[np.int64]
     shares: NDArray[np.floating[Any]]
-    classes: tuple[Any, ...]
+    releases: Release | HistogramRelease | Sequence[Release | HistogramRelease]
     weights: NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
+        given = list(self.releases) if isinstance(self.releases, Sequence) else [self.releases]
+        if not given or not all(isinstance(each, Release | HistogramRelease) for each in given):
+            raise InvalidArgument("releases must be what the beliefs were made from: one or more releases of a vault.")
+        object.__setattr__(self, "releases", tuple(given))
         if self.rows.ndim != 1 or self.rows.dtype.kind not in "iu" or self.rows.min(initial=0) < 0:
             raise InvalidArgument("rows must be whole numbers from 0, as they are in the vault.")
         if len(np.unique(self.rows)) != len(self.rows):
             raise InvalidArgument("rows must name each row once: join what is believed of a row before.")
+        if not np.isin(self.rows, np.concatenate([each.rows for each in given])).all():
+            raise InvalidArgument("rows must all be spoken of by the releases that the beliefs were made from.")
         checks.probabilities(self.shares, len(self.rows), len(self.classes))
         if self.weights is not None and (
             self.weights.shape != self.rows.shape
@@ -69,11 +79,20 @@ class Beliefs:
             raise InvalidArgument(f"weights must be {len(self.rows)} finite numbers that are not negative.")
 
     @property
+    def classes(self) -> tuple[Any, ...]:
+        return self.releases[0].classes  # type: ignore[index,union-attr]
+
+    @property
+    def private(self) -> bool:
+        return all(each.private for each in self.releases)  # type: ignore[union-attr]
+
+    @property
     def weighted(self) -> NDArray[np.floating[Any]]:
         return self.shares if self.weights is None else self.shares * self.weights[:, None]
 
     def __repr__(self) -> str:
-        return f"<Beliefs about {len(self.rows)} rows, {len(self.classes)} classes>"
+        stamp = "" if self.private else ", NOT PRIVATE"
+        return f"<Beliefs about {len(self.rows)} rows, {len(self.classes)} classes{stamp}>"
 
 
 Examples = Release | HistogramRelease | Filtered | Beliefs

@@ -32,6 +32,7 @@ LARGEST_FEATURE = 1e12  # squares of larger ones, added up, would leave single p
 ROWS_AT_ONCE = 4_096
 ROUNDS, FULL_ROUNDS = 20, 20
 NEEDS_SKLEARN = "clusters need scikit-learn: pip install 'labeldp[sklearn]'."
+STATED = "features that the caller states are public"
 SAMPLED = 1  # what a seed is for
 
 
@@ -54,25 +55,28 @@ class Clusters:
     numbers : (n,) the public cluster of each row, 0 .. count - 1.
     centres : (count, d) in the space of `principal` and normalised rows.
     mean, principal : the mean feature, (D,), and the principal components, (D, d).
+    origin : what was clustered, for the certificate: a caller's statement, which nothing checks.
 
     Privacy
     -------
-    No label is looked at: clusters are as public as the features.
+    `of` looks at no label: clusters are as public as the features. If labels had a part in those, no epsilon covers it.
     """
 
     numbers: Numbers
     centres: Floats
     mean: Floats
     principal: Floats
+    origin: str = STATED
 
     def __post_init__(self) -> None:
         whole = self.numbers.ndim == 1 and self.numbers.size > 0 and self.numbers.dtype.kind in "iu"
         fit = self.centres.ndim == 2 and self.principal.shape == (*self.mean.shape, self.centres.shape[1])
         if not whole or not fit or self.numbers.min() < 0 or self.numbers.max() >= self.count:
             raise InvalidArgument("numbers must be one whole number per row, from 0 to the number of centres less 1.")
+        checks.text(origin=self.origin, at_most=5_000)
 
     @classmethod
-    def of(cls, features: Any, *, count: int, components: int = 64, seed: int = 0) -> Clusters:
+    def of(cls, features: Any, *, count: int, components: int = 64, seed: int = 0, origin: str = STATED) -> Clusters:
         """Cluster rows of features by (mini-batch) k-means, on their first principal components, scaled to length 1.
 
         Parameters
@@ -81,6 +85,7 @@ class Clusters:
         count : how many clusters; `cluster_count` is the public rule. Some may end up without rows.
         components : how many principal components to keep; fewer where there are fewer.
         seed : of the rows looked at and of k-means; public.
+        origin : what the features are, for the certificate.
         """
         features = _checked(features)
         count = checks.integer(count=count, at_least=1, at_most=len(features))
@@ -90,7 +95,7 @@ class Clusters:
         points = np.concatenate(list(_points(features, mean, principal)))
         means = _k_means(points, count, seed)
         centres = np.ascontiguousarray(means.cluster_centers_, dtype=np.float32)
-        return cls(means.labels_.astype(np.int64), centres, mean, principal)
+        return cls(means.labels_.astype(np.int64), centres, mean, principal, origin)
 
     @property
     def count(self) -> int:
@@ -125,11 +130,11 @@ class Clusters:
     def source(self) -> str:
         """Return what a certificate says of these groups."""
         digest = hashlib.sha256(np.ascontiguousarray(self.numbers, dtype="<i8").data).hexdigest()
-        return f"{self.count} clusters of public features, found without labels (digest {digest[:16]})"
+        return f"{self.count} clusters (digest {digest[:16]}) of {self.origin}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         with renamed_when_whole(Path(path)) as file:
-            arrays = {item.name: getattr(self, item.name) for item in fields(self)}
+            arrays = {item.name: np.asarray(getattr(self, item.name)) for item in fields(self)}
             np.savez(file, allow_pickle=False, format=np.array(FORMAT), **arrays)
 
     @classmethod
@@ -138,7 +143,8 @@ class Clusters:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 if str(stored["format"]) != FORMAT:
                     raise ValueError
-                return cls(**{item.name: stored[item.name] for item in fields(cls)})
+                arrays = {item.name: stored[item.name] for item in fields(cls)}
+                return cls(**arrays | {"origin": str(arrays["origin"])})
         except FileNotFoundError:
             raise InvalidArgument(f"there are no clusters at {path}.") from None
         except Exception as error:

@@ -94,8 +94,8 @@ def _counted(counts: Stage) -> str:
     clusters = f"{words.count(counts.clusters)} public clusters" if counts.clusters is not None else "public clusters"
     return (
         f"In {clusters} the label holder counted every class and added noise to each count ({words.counted(counts)}, by "
-        f"{counts.mechanism}). A label is in one cluster, so that all counts together cost epsilon once; clusters were found "
-        "without labels, and counts have no candidates."
+        f"{counts.mechanism}). A label is in one cluster, so that all counts together cost epsilon once; the certificate says "
+        "what was clustered. Counts have no candidates."
     )
 
 

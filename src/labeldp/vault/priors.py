@@ -72,12 +72,12 @@ class GivenPriors:
         if mechanism.needs_priors and not self.given:
             raise InvalidArgument(f"{type(mechanism).__name__} needs priors: one row of probabilities per row.")
         if type(mechanism) is UnbiasedResponse:
-            return mechanism.channel(len(self._rows)), None
+            return self._ours(UnbiasedResponse.channel(mechanism, len(self._rows)), odds), None
         digest = hashlib.sha256()
         if type(mechanism) is ClusterRR:
             chunks = self._digested_chunks(mechanism.cells_at_once, digest)
-            weighed = KeepOrDraw.join([mechanism.channel(priors, odds) for _, priors in chunks])
-            return weighed, self._noted(digest)
+            weighed = KeepOrDraw.join([ClusterRR.channel(mechanism, priors, odds) for _, priors in chunks])
+            return self._ours(weighed, odds), self._noted(digest)
         if not isinstance(mechanism, GroupMechanism):
             raise InvalidArgument(
                 f"{type(mechanism).__name__} must be UnbiasedResponse itself, ClusterRR itself or a GroupMechanism: a table "
@@ -90,6 +90,12 @@ class GivenPriors:
         if len({type(part) for part in parts}) != 1:
             raise InvalidArgument("deal must return the same kind of map for all rows.")
         return Response(type(parts[0]).join(parts), odds), self._noted(digest)
+
+    def _ours(self, channel: Channel, odds: Odds) -> Channel:
+        """Return a channel that is for the asked rows, at the odds that are charged for."""
+        if channel.odds != odds or channel.n_rows != len(self._rows) or channel.n_classes != self._n_classes:
+            raise InvalidArgument("the mechanism's table is not for these rows, classes and odds.")
+        return channel
 
     def _digested_chunks(self, cells: int, digest: hashlib._Hash) -> Iterator[tuple[Rows, Priors]]:
         """Yield the chunks, each digested meanwhile: that takes about as long as sorting it."""
