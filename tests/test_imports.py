@@ -50,6 +50,7 @@ EXPECTED = {
     "LedgerError",
     "MissingExtra",
     "MultiStage",
+    "NormalResponse",
     "NotIdentifiable",
     "RRTopK",
     "RRWithPrior",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labeldp.mechanisms import (
         ClusterRR,
         GroupedResponse,
+        NormalResponse,
         RandomizedResponse,
         RRTopK,
         RRWithPrior,
@@ -50,6 +51,7 @@ __all__ = [
     "LedgerError",
     "MissingExtra",
     "MultiStage",
+    "NormalResponse",
     "NotIdentifiable",
     "RRTopK",
     "RRWithPrior",

@@ -113,13 +113,15 @@ def test_a_run_on_counts_says_what_was_counted_and_who_is_trusted(shell, cache):
     assert (code, out) == (0, "")
     features, looked_for, counted, figure, promise, trust, *_ = err.splitlines()
     assert features.startswith("Features: 1,797 rows of 32 numbers by patches") and str(cache) in features
-    assert looked_for == "Clusters: 20 are looked for among 1,437 rows, without labels."
+    told, _, trusted = looked_for.partition(" Next, ")
+    assert told == "Clusters: 20 are looked for among 1,437 rows, without labels."
+    assert trusted == "the label holder counts labels in them, with noise: it is trusted as a curator."
     assert counted == "Clusters: 196 labels counted in 20 clusters at epsilon 1."
     assert re.fullmatch(r"\d+\.\d\d% right on 360 rows of public test data\.", figure)
     assert promise.endswith(
         "each label was entrusted to its owner and the label holder, who aggregated before adding noise."
     )
-    assert trust == "Trust model: curator." and err.count("curator") == 1
+    assert trust == "Trust model: curator." and err.count("curator") == 2
     recipe = RunFolder("run").recipe()
     assert (recipe.features, recipe.release.stages, recipe.prior.count) == (PATCHES, 0, 20)
     resumed = shell("train --resume --out run")

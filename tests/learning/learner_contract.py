@@ -40,7 +40,7 @@ def beliefs_of(X, rows=None, weights=None):
     """Beliefs that lean towards the true labels: as if from a good release."""
     rows = np.arange(N_ROWS) if rows is None else rows
     shares = 0.1 / N_CLASSES + 0.9 * np.eye(N_CLASSES)[true_labels(X)[rows]]
-    return Beliefs(rows, shares, tuple(range(N_CLASSES)), weights)
+    return Beliefs(rows, shares, counts_of(X), weights)
 
 
 class Stop(Exception):
@@ -269,7 +269,7 @@ class LearnerContract:
         counts = counts_of(X)
         learner = self.make().fit(X, counts)
         assert (learner.predict_proba(X).argmax(axis=1) == true_labels(X)).mean() > 0.6
-        shares = Beliefs(counts.rows, projected(counts)[counts.groups], counts.classes)
+        shares = Beliefs(counts.rows, projected(counts)[counts.groups], counts)
         for same in (shares, [counts], (shares,)):
             assert (self.make().fit(X, same).predict_proba(X) == learner.predict_proba(X)).all()
 
@@ -277,11 +277,11 @@ class LearnerContract:
         X = features()
         weights = (np.arange(N_ROWS) % 3 > 0).astype(float)
         leaning = beliefs_of(X, weights=weights)
-        turned = Beliefs(leaning.rows, leaning.shares.copy(), leaning.classes, weights)
+        turned = Beliefs(leaning.rows, leaning.shares.copy(), leaning.releases, weights)
         turned.shares[::3] = turned.shares[::3, ::-1]
         one, other, heavy = (
             self.make().fit(X, each).predict_proba(X)
-            for each in (leaning, turned, Beliefs(turned.rows, turned.shares, turned.classes))
+            for each in (leaning, turned, Beliefs(turned.rows, turned.shares, turned.releases))
         )
         assert one == pytest.approx(other, abs=1e-6)
         assert np.abs(one - heavy).max() > 1e-3
@@ -319,6 +319,7 @@ class LearnerContract:
 
     def test_beliefs_in_other_classes_are_not_learned_beside_a_release(self):
         X = features()
-        other = Beliefs(np.arange(2), np.full((2, N_CLASSES), 1 / N_CLASSES), tuple("abc"))
+        named = ldp.LabelVault(list("ab"), classes=list("abc"), budget="1").release(ldp.RandomizedResponse("1"))
+        other = Beliefs(np.arange(2), np.full((2, N_CLASSES), 1 / N_CLASSES), named)
         with pytest.raises(ldp.InvalidArgument, match="same classes"):
             self.make().fit(X, [release_of(X), other])

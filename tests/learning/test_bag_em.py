@@ -153,7 +153,7 @@ def test_only_releases_are_learned_from(counted):
     X, labels, counts = counted
     release = curator(labels).release(ldp.RandomizedResponse("1"))
     learner = OneThing()
-    made_up = Beliefs(np.arange(N), np.eye(K)[labels], (0, 1))
+    made_up = Beliefs(np.arange(N), np.eye(K)[labels], release)
     for wrong in (labels, [labels], counts, made_up, [made_up], [Filtered(release, np.ones(N, bool))], None):
         with pytest.raises(ldp.InvalidArgument, match="a learner takes no labels"):
             fit_bags(learner, X, counts, wrong)

@@ -20,9 +20,12 @@ def vault(**settings):
     return ldp.LabelVault(LABELS, classes=K, budget="20", trust="curator", **settings)
 
 
+REPORTS = vault().release(ldp.RandomizedResponse("1"))
+
+
 def dirichlet(rows, seed, weights=None):
     rows = np.asarray(rows)
-    return Beliefs(rows, np.random.default_rng(seed).dirichlet(np.ones(K), size=len(rows)), CLASSES, weights)
+    return Beliefs(rows, np.random.default_rng(seed).dirichlet(np.ones(K), size=len(rows)), REPORTS, weights)
 
 
 def naive_posterior(local, beliefs):
@@ -61,7 +64,7 @@ def test_the_posterior_is_prior_times_likelihood(believed, reported, seed):
 
 def test_where_everything_together_is_impossible_nothing_is_believed():
     true = ldp.LabelVault.unprotected(np.zeros(N, int), classes=K)
-    against = Beliefs(np.arange(2), np.array([[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]]), CLASSES)
+    against = Beliefs(np.arange(2), np.array([[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]]), REPORTS)
     found = evidence.posterior([true], [against])
     assert found.shares[0] == pytest.approx(np.full(K, 1 / K))
     assert found.shares[1:] == pytest.approx(np.tile([1.0, 0.0, 0.0], (N - 1, 1)))
@@ -120,7 +123,8 @@ def test_anything_else_is_refused(disguised):
 
 
 def test_beliefs_in_other_classes_are_not_joined():
-    other = Beliefs(np.arange(2), np.full((2, 2), 0.5), ("no", "yes"))
+    named = ldp.LabelVault(["no", "yes"], classes=["no", "yes"], budget="1").release(ldp.RandomizedResponse("1"))
+    other = Beliefs(np.arange(2), np.full((2, 2), 0.5), named)
     for ours in (dirichlet([1], 0), vault().histogram(LABELS * 0, "1")):
         with pytest.raises(ldp.InvalidArgument, match="same classes"):
             evidence.checked([ours, other])
@@ -147,7 +151,7 @@ def test_weights_multiply_what_is_believed():
 )
 def test_rows_are_the_vaults_each_once(rows, words):
     with pytest.raises(ldp.InvalidArgument, match=words):
-        Beliefs(np.array(rows), np.full((2, K), 1 / K), CLASSES)
+        Beliefs(np.array(rows), np.full((2, K), 1 / K), REPORTS)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +168,32 @@ def test_rows_are_the_vaults_each_once(rows, words):
 )
 def test_shares_are_probabilities_of_each_row(shares):
     with pytest.raises(ldp.InvalidArgument):
-        Beliefs(np.arange(2), shares, CLASSES)
+        Beliefs(np.arange(2), shares, REPORTS)
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, -0.1], [1.0, np.nan], [1.0, np.inf], [[1.0], [1.0]], ["a", "b"]])
 def test_weights_are_one_number_per_row(weights):
     with pytest.raises(ldp.InvalidArgument, match="2 finite numbers that are not negative"):
-        Beliefs(np.arange(2), np.full((2, K), 1 / K), CLASSES, np.array(weights))
+        Beliefs(np.arange(2), np.full((2, K), 1 / K), REPORTS, np.array(weights))
+
+
+@pytest.mark.parametrize("made_from", [CLASSES, [], None, LABELS, [LABELS], vault()], ids=repr)
+def test_beliefs_name_the_releases_that_they_were_made_from(made_from):
+    with pytest.raises(ldp.InvalidArgument, match="releases must be what the beliefs were made from"):
+        Beliefs(np.arange(2), np.full((2, K), 1 / K), made_from)
+
+
+def test_beliefs_speak_of_rows_that_their_releases_speak_of():
+    some = vault().release(ldp.RandomizedResponse("1"), rows=np.arange(5))
+    with pytest.raises(ldp.InvalidArgument, match="spoken of by the releases"):
+        Beliefs(np.array([4, 5]), np.full((2, K), 1 / K), some)
+
+
+def test_beliefs_from_what_is_not_private_say_so():
+    seeded = vault(bits=ldp.InsecureBits(1)).release(ldp.RandomizedResponse("1"))
+    beliefs = Beliefs(np.arange(2), np.full((2, K), 1 / K), [REPORTS, seeded])
+    assert not beliefs.private and "NOT PRIVATE" in repr(beliefs)
+    assert dirichlet([1], 0).private and "NOT PRIVATE" not in repr(dirichlet([1], 0))
 
 
 def test_rows_that_x_does_not_have_are_refused():

@@ -18,7 +18,7 @@ from labeldp.budget import Epsilon, Ledger, create_ledger
 from labeldp.learning import Beliefs, ClusterPrior, MultiStage
 from labeldp.learning.cluster_prior import labels_worth
 from labeldp.learning.multistage import COUNTS
-from labeldp.priors import Clusters, projected, smoothed
+from labeldp.priors import Clusters, bag_posterior, projected, smoothed
 from labeldp.priors.shares import noise_variance
 from labeldp.vault.vault import MOST_CELLS
 
@@ -489,7 +489,9 @@ def test_doctored_counts_are_refused(tmp_path):
     rolled, empty = np.roll(counts.groups, 1), np.zeros(COUNT, int)
     for change in ({"groups": rolled}, {"totals": empty}, {"rows": counts.rows + 1}, {"classes": ("a", "b", "c")}):
         replace(counts, **change).save(file)
-        with pytest.raises(ldp.InvalidArgument, match="is not this vault's answer"):
+        with pytest.raises(
+            ldp.InvalidArgument, match=r"is not this vault's answer|do not fit its rows and their totals"
+        ):
             fitted(vault, fit={"folder": tmp_path / "run"})
     counts.save(file)
     np.savez(file.with_suffix(".npz"), counts=counts.counts + 1, totals=counts.totals, groups=rolled, rows=counts.rows)
@@ -608,3 +610,36 @@ def test_a_learner_that_cannot_weigh_beliefs_is_refused_before_anything_is_spent
     with pytest.raises(ldp.InvalidArgument, match="cannot weigh"):
         staged(SklearnLearner(KNeighborsClassifier())).fit(X, vault, EPSILON)
     assert vault.spent().epsilon == "0" and not vault.asked
+
+
+# ---------------------------------------------------------------- rounds on the likelihood of the counts
+
+
+@pytest.mark.parametrize("stages", [0, 1])
+def test_bag_rounds_train_again_on_what_the_model_and_the_counts_say_together(stages):
+    learner, records = Scripted(learns_from="likelihood"), []
+    multi = staged(
+        learner, part=PART if stages else None, stages=stages, mechanism=ldp.GroupedResponse, bag_rounds=2, hold_out=0.1
+    ).fit(X, open_vault(), EPSILON, watch=records.append)
+    _, *again = learner.journal
+    assert len(again) == 2 and len(multi.models_) == 1 and multi.models_[0].stage == 3
+    likelihood = 1.0 if not stages else multi.releases_[0].likelihood()
+    before = Scripted(stage=1)
+    for entry in again:
+        (beliefs,) = entry["releases"]
+        expected = bag_posterior(before.predict_proba(X[multi.counts_.rows]) * likelihood, multi.counts_)
+        assert beliefs.shares == pytest.approx(expected) and entry["start"] is not None
+        before = Scripted(stage=before.stage + 1)
+    epochs = [record for record in records if record["kind"] == "epoch"]
+    assert [(record["epoch"], record["epochs"]) for record in epochs] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_bag_rounds_ask_nothing():
+    asked = [len(fitted(bag_rounds=rounds)[1].asked) for rounds in (0, 3)]
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("wrong", [{"bag_rounds": 1, "clusters": None}, {"bag_rounds": -1}])
+def test_bag_rounds_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ldp.InvalidArgument, match="bag_rounds"):
+        ldp.MultiStage(Scripted(), **{"clusters": ClusterPrior(CLUSTERS, PART), **wrong})

@@ -441,7 +441,7 @@ def test_a_label_outside_the_prior_has_no_law(label):
 def test_a_channel_put_into_an_instance_is_not_drawn_from():
     mechanism = ldp.ClusterRR("0.001")
     dear = ldp.ClusterRR("10")
-    object.__setattr__(mechanism, "channel", lambda priors, odds: dear.channel(priors, Odds.within(Epsilon.of("10"))))
+    object.__setattr__(mechanism, "channel", lambda priors, _: dear.channel(priors, Odds.within(Epsilon.of("10"))))
     vault = ldp.LabelVault(np.arange(2_000) % 4, classes=4, budget="1")
     release = vault.release(mechanism, priors=np.full(4, 0.25))
     assert np.mean(release.label_numbers == np.arange(2_000) % 4) < 0.4

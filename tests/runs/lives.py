@@ -57,6 +57,18 @@ class Lives:
         self._server.stdout.close()
 
 
+def assert_certified(folder):
+    """Check that the certificate in a folder, which may have been left at any moment, covers every release in it."""
+    releases = [json.loads(file.read_text()) for file in folder.path.glob("release-*.json")]
+    if releases:
+        certificate = folder.certificate()
+        known = {query["entry"] for query in certificate["queries"]}
+        entries = sorted(release["receipt"]["ledger"]["entry"] for release in releases)
+        assert known >= set(entries) and certificate["ledger"]["entry"] >= entries[-1]
+        said = certificate["covers"].partition("(ledger entries ")[2].partition(")")[0].split(", ")
+        assert set(map(int, said)) >= set(entries)
+
+
 def act(order):
     """Be the child: run one command."""
     os.chdir(order["cwd"])

@@ -9,6 +9,7 @@ import signal
 import numpy as np
 import people
 import pytest
+from lives import assert_certified
 
 import labeldp as ldp
 from labeldp import datasets, runs
@@ -85,7 +86,8 @@ def test_its_metrics_begin_with_the_counts(run, keys):
 
 def test_all_of_epsilon_on_counts_trains_one_model(on_patches, cache, keys, charges, tmp_path):
     run = runs.train(on_patches.changed(ALL), tmp_path / "run", cache=cache)
-    trained = [("stage", 0, None), ("epoch", 0, 1), ("test", 0, None), ("hold-out", None, None), ("done", None, None)]
+    epochs = [("epoch", 0, number) for number in range(1, 5)]  # one, and one for each round on the counts
+    trained = [("stage", 0, None), *epochs, ("test", 0, None), ("hold-out", None, None), ("done", None, None)]
     assert keys(run) == trained and run.releases() == [] and len(charges(run.ledger_file)) == 2
     assert run.certificate()["spent"]["epsilon"] == "1"
     again = runs.train_again(run.recipe().changed({"model": "logistic"}), run.path, tmp_path / "again", cache=cache)
@@ -133,12 +135,17 @@ def test_images_are_clustered_by_their_patches(recipe, cache, tmp_path, monkeypa
     assert told_clusters(told) == [{"kind": "clusters", "clusters": 20, "rows": 1437}]
     assert [record["spec"] for record in told if record["kind"] == "features"][-1] == "patches"
     assert run.facts()["reads"] is None and len(run.clusters().mean) == 32  # the model reads images all the same
+    assert run.recipe().prior.features == "patches"
 
 
 def test_rows_of_numbers_are_clustered_as_they_are(recipe, tmp_path):
     table = recipe.changed({"data": "breast-cancer", "model": "logistic", "training.rounds": 1} | ALL)
     run = runs.train(table, tmp_path / "run")
     assert run.clusters().count == 20 and run.certificate()["trust"] == "curator"
+    np.save(tmp_path / "other.npy", np.random.default_rng(1).normal(size=(datasets.load("breast-cancer").n_rows, 3)))
+    other = run.recipe().changed({"features": f"arrays:{tmp_path}/other.npy"})
+    with pytest.raises(InvalidArgument, match=r"prior\.features cannot be changed"):  # it would seem to be of these
+        runs.train_again(other, run.path, tmp_path / "again")
 
 
 def test_rows_that_are_no_numbers_need_features(recipe, tmp_path):
@@ -164,6 +171,46 @@ def test_a_table_of_ones_own_is_clustered_by_arrays(tmp_path):
 
 
 # ---------------------------------------------------------------- again, and on
+
+
+def test_a_new_run_counts_in_no_clusters_but_its_own(on_patches, run, cache, charges, tmp_path):
+    (tmp_path / "run").mkdir()
+    shutil.copyfile(run.clusters_file, tmp_path / "run" / "clusters.npz")
+    with pytest.raises(InvalidArgument, match="holds clusters of a run that is not there any more"):
+        runs.train(on_patches.changed(PART), tmp_path / "run", cache=cache)
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["clusters.npz"]
+
+
+def test_the_recipe_says_what_was_clustered_whatever_the_model_reads_later(on_patches, run, cache, tmp_path):
+    assert run.recipe().prior.features == PATCHES and on_patches.changed(PART).prior.features is None
+    again = runs.train_again(run.recipe().changed({"features": None}), run.path, tmp_path / "again", cache=cache)
+    assert (again.recipe().features, again.recipe().prior.features) == (None, PATCHES)
+    shutil.copytree(run.path, tmp_path / "run")
+    recipe = run.recipe().changed({"features": None})
+    resumed = runs.train(recipe, tmp_path / "run", otherwise=True, cache=cache)
+    assert (resumed.recipe().features, resumed.recipe().prior.features) == (None, PATCHES)
+    with pytest.raises(InvalidArgument, match=r"prior\.features cannot be changed"):
+        runs.train_again(on_patches.changed(PART | {"features": None}), run.path, tmp_path / "third", cache=cache)
+
+
+def doctored(clusters, change):
+    numbers, centres = clusters.numbers, clusters.centres
+    if change == "other rows":
+        numbers = np.roll(numbers, 1)
+    elif change == "fewer rows":
+        numbers = numbers[:50]
+    else:
+        centres = np.concatenate([centres, centres[:1]])
+    return Clusters(numbers, centres, clusters.mean, clusters.principal)
+
+
+@pytest.mark.parametrize("change", ["other rows", "fewer rows", "one cluster more"])
+def test_counts_are_trained_on_with_the_clusters_that_they_are_of(run, cache, tmp_path, change):
+    shutil.copytree(run.path, tmp_path / "run")
+    doctored(run.clusters(), change).save(tmp_path / "run" / "clusters.npz")
+    with pytest.raises(InvalidArgument, match="does not hold the clusters that the counts beside it are of"):
+        runs.train_again(run.recipe(), tmp_path / "run", tmp_path / "again", cache=cache)
+    assert not (tmp_path / "again").exists()
 
 
 def test_clusters_are_whole_in_the_folder_before_anything_is_asked(on_patches, cache, tmp_path, monkeypatch):
@@ -261,7 +308,7 @@ MOMENTS = [
     ("clusters.npz", "after"),  # before anything was asked
     ("000004.json", "before"),  # the counts are charged, and not yet spooled
     ("release-clusters.npz", "before"),  # answered, and not yet in the folder
-    ("release-clusters.json", "after"),  # not yet certified
+    ("release-clusters.json", "after"),  # certified before
     ("release-1.priors.npz", "after"),
     ("000005.json", "before"),  # the response is charged
     ("release-1.json", "after"),
@@ -274,6 +321,7 @@ def test_a_killed_run_is_never_charged_twice(lives, cache, charges, tmp_path, fi
     killed = lives.run("train", *how, cwd=tmp_path, stop_at=(file, 1), before=when == "before")
     assert killed.code == -signal.SIGKILL, killed.err
     folder = RunFolder(tmp_path / "run")
+    assert_certified(folder)
     spent_before = [entry.hash for entry in charges(folder.ledger_file)]
     how = ("--resume", "--out", "run") if folder.exists else how
     ended = lives.run("train", *how, cwd=tmp_path)
@@ -282,3 +330,24 @@ def test_a_killed_run_is_never_charged_twice(lives, cache, charges, tmp_path, fi
     assert names == ["release-hold-out", "release-clusters", "release-1"]
     assert [entry.hash for entry in charges(folder.ledger_file)][: len(spent_before)] == spent_before
     assert folder.certificate()["spent"]["epsilon"] == "1" and folder.model_file.exists()
+
+
+@pytest.mark.parametrize(
+    "moment", [("checkpoint-0.pt", 1), ("checkpoint-0-1.pt", 1), ("checkpoint-0-2.pt", 2)], ids=str
+)
+def test_a_run_that_is_killed_in_a_round_on_counts_goes_on_alike(lives, cache, keys, tmp_path, moment):
+    quick = (
+        f"--data digits --features {PATCHES} --model linear --epsilon 1 --prior clusters:count=20 --rows 200 --epochs 2"
+    )
+    more = "--threads 1 --set training.batch_size=32 --set training.bag_rounds=2"
+    how = (*shlex.split(f"{quick} {more}"), "--cache", cache, "--out", "run")
+    assert lives.run("train", *how, cwd=tmp_path, stop_at=moment).code == -signal.SIGKILL
+    ended = lives.run("train", "--resume", "--out", "run", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    again = lives.run("train", "--from", "run", "--out", "again", "--threads", 1, cwd=tmp_path)
+    assert again.code == 0, again.err
+    first, whole = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "again")
+    assert first.model_file.read_bytes() == whole.model_file.read_bytes()
+    for folder in (first, whole):
+        told = [(record["epoch"], record["epochs"]) for record in folder.records() if record["kind"] == "epoch"]
+        assert told == [(number, 6) for number in range(1, 7)]

@@ -89,6 +89,23 @@ def test_a_runs_folder_alone_is_enough_to_predict_from_images(run, nothing_learn
         loaded.predict_proba(np.zeros((2, 1, 9, 9), np.uint8))
 
 
+def test_a_model_reads_nothing_but_the_features_that_it_learned_from(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "copy")
+    other = PatchFeatures(patch=3, centroids=8, pool=2, sample=500).fit(DIGITS.X_test)
+    other.save(tmp_path / "copy" / "extractor.npz")
+    with pytest.raises(InvalidArgument, match=r"extractor\.npz is not what made the features"):
+        runs.load(tmp_path / "copy")
+
+
+def test_a_new_run_keeps_its_own_extractor_where_another_was_left(on_patches, run, cache, tmp_path):
+    (tmp_path / "run").mkdir()
+    PatchFeatures(patch=3, centroids=8, pool=2, sample=500).fit(DIGITS.X_test).save(tmp_path / "run" / "extractor.npz")
+    again = runs.train(on_patches, tmp_path / "run", cache=cache)
+    assert again.facts()["reads"] == run.facts()["reads"] and runs.load(again.path).predict(
+        DIGITS.X_test[:2]
+    ).shape == (2,)
+
+
 def test_many_images_are_predicted_a_piece_at_a_time(run, monkeypatch):
     loaded = runs.load(run.path)
     whole = loaded.predict_proba(DIGITS.X_test)
@@ -154,7 +171,7 @@ def test_an_extractor_of_other_images_is_refused(run, cache, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": "tiny-conv"}, "tiny-conv does not read features: choose linear, mlp, boosting, forest, logistic"),
+        ({"model": "tiny-conv"}, "tiny-conv does not read features: choose linear, mlp or logistic"),
         ({"features": "patches:patch=9"}, "images must be at least"),
         ({"features": "arrays:nowhere.npy"}, "there is no file nowhere.npy"),
         ({"features": "pretrained:vit-small-16,nowhere.pth"}, "there is no checkpoint nowhere.pth"),

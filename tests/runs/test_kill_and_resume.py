@@ -7,7 +7,7 @@ import shutil
 import signal
 
 import pytest
-from lives import QUICK
+from lives import QUICK, assert_certified
 
 import labeldp as ldp
 from labeldp.runs import RunFolder
@@ -53,7 +53,7 @@ MOMENTS = [
     ("metrics.jsonl", 2, "after"),  # the first epoch is noted, and has no checkpoint
     ("checkpoint-1.pt", 1, "after"),
     ("release-2.priors.npz", 1, "after"),
-    ("release-2.json", 1, "after"),  # not yet certified
+    ("release-2.json", 1, "after"),  # certified before
     ("checkpoint-2.pt", 1, "after"),
     ("model.safetensors", 1, "before"),
 ]
@@ -63,6 +63,7 @@ MOMENTS = [
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(lives, check, tmp_path, file, time, when):
     killed = lives.run("train", *QUICK, "--out", "run", cwd=tmp_path, stop_at=(file, time), before=when == "before")
     assert killed.code == -signal.SIGKILL
+    assert_certified(RunFolder(tmp_path / "run"))
     exists = RunFolder(tmp_path / "run").exists
     assert exists == ((file, when) != ("run.json", "before"))
     how = ("--resume",) if exists else QUICK
@@ -147,8 +148,19 @@ def test_a_run_on_earlier_releases_goes_on_too(lives, keys, tmp_path):
     assert ledger.read_bytes() == before
 
 
-@pytest.mark.parametrize("file", ["release-2.json", "release-1.json"])
-def test_a_run_that_was_not_certified_to_its_end_is_no_source(lives, tmp_path, file):
-    assert lives.run("train", *QUICK, "--out", "run", cwd=tmp_path, stop_at=(file, 1)).code == -signal.SIGKILL
+@pytest.mark.parametrize(("file", "when"), [("release-2.json", "before"), ("release-1.json", "after")])
+def test_a_run_that_lacks_releases_is_no_source(lives, tmp_path, file, when):
+    how = {"cwd": tmp_path, "stop_at": (file, 1), "before": when == "before"}
+    assert lives.run("train", *QUICK, "--out", "run", **how).code == -signal.SIGKILL
     again = lives.run("train", "--from", "run", "--out", "again", cwd=tmp_path)
     assert again.code == 1 and "resume that run first" in again.err and not (tmp_path / "again").exists()
+
+
+def test_a_run_whose_last_release_is_stored_is_a_source_with_its_whole_certificate(lives, tmp_path):
+    moment = ("release-2.json", 1)
+    assert lives.run("train", *QUICK, "--out", "run", cwd=tmp_path, stop_at=moment).code == -signal.SIGKILL
+    assert (tmp_path / "run" / "release-2.priors.npz").exists()  # not cleaned up any more
+    again = lives.run("train", "--from", "run", "--out", "again", cwd=tmp_path, stop_at=("run.json", 1), before=True)
+    assert again.code == -signal.SIGKILL, again.err
+    assert_certified(RunFolder(tmp_path / "again"))
+    assert "(ledger entries 3, 4, 5):" in RunFolder(tmp_path / "again").certificate()["covers"]

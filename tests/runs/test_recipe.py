@@ -61,7 +61,8 @@ def recipes(draw):
     mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
     idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
-    training = of(Training, **({"mixup": mixup} | idle_values))
+    bag_rounds = st.none() | (st.just(0) if part is None else st.integers(0))
+    training = of(Training, **({"mixup": mixup, "bag_rounds": bag_rounds} | idle_values))
     units = draw(st.integers(2, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
     return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=training, **where))
@@ -90,7 +91,7 @@ def test_any_recipe_can_be_changed_into_any_other_of_the_same_absent_values(firs
 def test_the_whole_recipe_is_written():
     values = tomllib.loads(LEAST.toml())
     absent = {"rows", "about", "features", "table", "prior", "split", "averaging", "filter"}  # None, which TOML has not
-    absent |= {"rounds", "folds"}  # of the other models
+    absent |= {"rounds", "folds", "bag_rounds"}  # of the other models, and of counts of clusters
     assert {*values, *values["release"], *values["training"]} | absent == {
         item.name for kind in (Recipe, ReleasePlan, Training) for item in fields(kind)
     }
@@ -118,6 +119,16 @@ def test_what_a_prior_takes_settles_the_stages():
     part = Recipe.parse(START + "[prior]\nepsilon = 0.5")
     assert (part.prior, part.release.stages) == (Prior(epsilon="0.5"), 1)
     assert Recipe.parse(START + "[prior]\nepsilon = 0.5\n[release]\nstages = 3").release.stages == 3
+
+
+def test_rounds_on_counts_are_settled_by_whether_there_is_more_to_learn_from():
+    everything, part = (Recipe.parse(START + f"[prior]\nepsilon = {epsilon}") for epsilon in (2, 0.5))
+    assert (everything.training.bag_rounds, part.training.bag_rounds, LEAST.training.bag_rounds) == (3, 0, None)
+    assert [tomllib.loads(each.toml())["training"]["bag_rounds"] for each in (everything, part)] == [3, 0]
+    given_rounds = Recipe.parse(START + "[prior]\n[training]\nbag_rounds = 0")
+    assert given_rounds.training.bag_rounds == 0 and Recipe.parse(given_rounds.toml()) == given_rounds
+    assert given_rounds.other_releases_than(everything) == ["prior.epsilon"]  # None and all of it; rounds are free
+    assert everything.changed({"training.bag_rounds": 7, "model": "forest"}).other_releases_than(everything) == []
 
 
 def test_a_prior_defines_the_releases_and_features_of_the_model_do_not():
@@ -149,6 +160,8 @@ WRONG = [
     (START + "[prior]\nfeatures = 'patch'", "prior.features must be one of patches, byol, pretrained, arrays"),
     (START + "[prior]\n[release]\nstages = 1", "release.stages must be 0 where [prior] takes all of epsilon"),
     (START + "[prior]\nepsilon = 1\n[release]\nstages = 0", "at least 1 where it takes a part; got 0 stages"),
+    (START + "[training]\nbag_rounds = 2", "training.bag_rounds are of counts of clusters: give --prior clusters"),
+    (START + "[prior]\n[training]\nbag_rounds = -1", "training.bag_rounds must be"),
     (START + "features = 'pathces'", "got 'pathces'. Did you mean 'patches'?"),
     (START + "features = 'patches:pach=6'", "patches knows no setting 'pach=6'. It knows patch, centroids, pool"),
     (START + "features = 'patches:patch=six'", "patch of patches must be a whole number, got 'six'."),
@@ -277,3 +290,12 @@ def test_settings_of_the_other_library_go_with_the_model_and_are_refused_where_t
         tuned.changed({"model": "forest", "training.epochs": 15})
     with pytest.raises(InvalidArgument, match=r"training\.rounds means nothing to linear"):
         Recipe(data="digits", model="linear", epsilon="2", training=Training(rounds=3))
+
+
+def test_on_features_torch_models_learn_by_adam_unless_told_otherwise():
+    plain = {"data": "digits", "model": "linear", "epsilon": "1"}
+    on_features = Recipe.of({**plain, "features": "patches", "training": {"epochs": 3}})
+    assert (on_features.training.optimizer, on_features.training.epochs) == ("adam", 3)
+    assert Recipe.of(plain).training.optimizer == "sgd"
+    assert Recipe.parse(on_features.toml()) == on_features
+    assert Recipe.of({**plain, "model": "logistic", "features": "patches"}).training.optimizer == "sgd"

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from labeldp.budget.epsilon import decimal_text
 from labeldp.budget.guarantee import Guarantee
-from labeldp.budget.history import Entry
+from labeldp.budget.history import Entry, guarantee_of
 from labeldp.budget.ledger import Ledger
 
 FORMAT = "labeldp-certificate-1"
+PASS = "normal pass"
+"""The query whose answers about some labels may follow from its answers about others."""
+
 NOT_PRIVATE = "NOT PRIVATE"
 STAMP = f"{NOT_PRIVATE}: some noise came from a seeded generator and can be replayed."
 
@@ -37,17 +40,23 @@ class People:
     def summary(self, ledger: Ledger) -> dict[str, Any]:
         """Return what one person may lose, over the rows of this dataset."""
         labels = np.bincount(self.person_of_row)
-        parts = np.divmod(ledger.spent_by_row(self.ledger_rows), 10**6)  # two halves, whose sums cannot overflow
-        totals = []
-        for part in parts:
-            total = np.zeros(len(labels), dtype=np.int64)
-            np.add.at(total, self.person_of_row, part)
-            totals.append(total.astype(object))
+        epsilons, deltas = ledger.spending_by_row(self.ledger_rows)
         return {
             "people": len(labels),
             "largest number of labels of one person": int(labels.max()),
-            "largest epsilon of one person": decimal_text(int((totals[0] * 10**6 + totals[1]).max()), 12),
+            "largest epsilon of one person": decimal_text(self._largest_sum(epsilons), 12),
+            **({"largest delta of one person": decimal_text(self._largest_sum(deltas), 18)} if deltas.any() else {}),
         }
+
+    def _largest_sum(self, units: NDArray[np.int64]) -> int:
+        """Return the most units of any person, added in two halves, whose sums cannot overflow."""
+        high, low = (self._sums(half) for half in np.divmod(units, 10**9))
+        return int((high.astype(object) * 10**9 + low).max())
+
+    def _sums(self, of_rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        sums = np.zeros(int(self.person_of_row.max()) + 1, dtype=np.int64)
+        np.add.at(sums, self.person_of_row, of_rows)
+        return sums
 
 
 def certificate(ledger: Ledger, people: People | None = None) -> dict[str, Any]:
@@ -57,7 +66,7 @@ def certificate(ledger: Ledger, people: People | None = None) -> dict[str, Any]:
     private = all(query["private"] for query in queries)
     curator = any(query["trust"] == "curator" for query in queries)
     spent, budget = ledger.spent(), ledger.budget()
-    stages = len(queries) > 1  # a later query may have been chosen by earlier answers
+    stages = len(queries) > 1 or any(query["query"] == PASS for query in queries)  # later ones may follow from earlier
     return {
         "format": FORMAT,
         "private": private,
@@ -93,7 +102,13 @@ def _sum(charges: list[Entry], spent: Guarantee) -> str:
         f"{entry.body['cost']['epsilon']} (entry {entry.number}, {entry.body['request']['mechanism']['name']})"
         for entry in charges
     ]
-    return f"epsilon {' + '.join(terms)} = {spent.epsilon}"
+    deltas = [entry.body["cost"]["delta"] for entry in charges if entry.body["cost"]["delta"] != "0"]
+    with_delta = f"; delta {' + '.join(deltas)} = {_delta_of(charges)}" if deltas else ""
+    return f"epsilon {' + '.join(terms)} = {spent.epsilon}{with_delta}"
+
+
+def _delta_of(charges: list[Entry]) -> str:
+    return decimal_text(sum(guarantee_of(entry.body["cost"]).delta_units for entry in charges), 18)
 
 
 def _query(entry: Entry) -> dict[str, Any]:

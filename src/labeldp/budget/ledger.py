@@ -138,6 +138,12 @@ class Ledger:
         with self._read():
             return self._history.spending.of_rows(rows)[0]
 
+    def spending_by_row(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the epsilon units and the delta units that each of these ledger rows has spent."""
+        with self._read():
+            epsilons, deltas = self._history.spending.of_rows(rows)
+            return epsilons, deltas
+
     def charges_of(self, row: int | None) -> list[Entry]:
         """Return the entries that charge a ledger row; by default the row with the largest sum of epsilons."""
         with self._read() as db:

@@ -81,7 +81,8 @@ class TrainingProgress:
 
         by_rounds = family_of(recipe.model) == "sklearn"
         self._stages = recipe.release.stages
-        self._epochs = recipe.training.rounds if by_rounds else recipe.training.epochs
+        epochs = recipe.training.rounds if by_rounds else recipe.training.epochs
+        self._epochs = epochs * (1 + (recipe.training.bag_rounds or 0))
         self._unit = "round" if by_rounds else "epoch"
         self._released_earlier = released_earlier
         self._tasks: dict[int, TaskID] = {}
@@ -100,22 +101,27 @@ class TrainingProgress:
         elif kind == "features":
             self._features(record)
         elif kind == "clusters":
-            say(f"Clusters: {record['clusters']:,} are looked for among {record['rows']:,} rows, without labels.")
+            say(
+                f"Clusters: {record['clusters']:,} are looked for among {record['rows']:,} rows, without labels. Next, the "
+                "label holder counts labels in them, with noise: it is trusted as a curator."
+            )
         elif kind == "stage":
             say(self._sentence(record))
             if stage or not self._stages:  # otherwise counts are only the prior of stage 1
                 name = f"stage {stage} of {self._stages}" if stage else "clusters"
                 self._tasks[stage] = self._progress.add_task(name, total=self._epochs, unit=self._unit, figures="")
         elif kind == "epoch":
-            self._progress.update(self._tasks[stage], completed=record["epoch"], figures=self._figures(record))
+            task, total, figures = self._tasks[stage], record["epochs"], self._figures(record)
+            self._progress.update(task, completed=record["epoch"], total=total, figures=figures)
         elif kind == "test":
             self._complete_all()
             if stage < self._stages and "accuracy" in record:
                 say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
 
     def _complete_all(self) -> None:
-        for task in self._tasks.values():
-            self._progress.update(task, completed=self._epochs)
+        for task in self._progress.tasks:
+            if task.id in self._tasks.values():
+                self._progress.update(task.id, completed=task.total)
 
     def _sentence(self, record: dict[str, Any]) -> str:
         earlier = " earlier" if record["stage"] in self._released_earlier else ""

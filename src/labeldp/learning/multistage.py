@@ -9,8 +9,9 @@ import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.budget import Epsilon, Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument
+from labeldp.learning.bags import bag_beliefs
 from labeldp.learning.cluster_prior import ClusterPrior
 from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
@@ -29,6 +31,7 @@ from labeldp.vault.files import Stored
 
 Probabilities = NDArray[np.floating[Any]]
 Record = dict[str, Any]
+Answer = TypeVar("Answer", Release, HistogramRelease)
 
 COUNTS = "release-clusters"
 
@@ -52,6 +55,8 @@ class MultiStage:
     prior_source : where that prior came from, for the certificate.
     clusters : stage 0, for a curator: part of epsilon buys counts of the classes in public clusters, whose shares are the prior
         of stage 1, and which all models learn from. With all of epsilon on counts, stages=0.
+    bag_rounds : how often, after each training, a model is trained again on what its predictions and the counts of clusters
+        say together (EM on the likelihood of the counts). Pays where counts are all there is.
     hold_out : the share of the rows that is held out and released by plain randomized response, to grade models on.
     seed : of the public partition. No seed reaches privacy noise.
 
@@ -72,6 +77,7 @@ class MultiStage:
     prior_weight: float = 0.5
     prior_source: str | None = None
     clusters: ClusterPrior | None = None
+    bag_rounds: int = 0
     hold_out: float = 0.0
     seed: int = 0
 
@@ -85,6 +91,8 @@ class MultiStage:
         self._shares()
         if not isinstance(self.clusters, ClusterPrior | None):
             raise InvalidArgument(f"clusters must be a ClusterPrior, got {type(self.clusters).__name__}.")
+        if checks.integer(bag_rounds=self.bag_rounds, at_least=0) and self.clusters is None:
+            raise InvalidArgument("bag_rounds are of counts of clusters: give clusters, or no rounds.")
         if self.clusters is not None and self.prior is not None:
             raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
@@ -119,7 +127,8 @@ class MultiStage:
         rows : which rows to use; by default all that have a label. Public: never chosen by labels.
         name : under which the vault can be asked again, at no cost, after a crash; see `LabelVault.release`.
         folder : where releases and checkpoints are kept, and read back from: a stage whose release is there asks nothing.
-        watch : called with a record of public figures at each stage's start and each epoch's end.
+        watch : called with a record of public figures at each stage's start and each epoch's end; and with one of kind "answer"
+            when the vault has answered, before that is stored in `folder`.
         test : called with the model at each stage's end; its record of figures on public test data is passed to `watch`.
         """
         learners = self._learners()
@@ -137,10 +146,16 @@ class MultiStage:
         def named(stage: str) -> str | None:
             return None if name is None else f"{name}: {stage}"
 
+        def answered(stage: str, answer: Answer) -> Answer:
+            """Tell of an answer before it is stored, so that nothing lies in the folder that nobody has noted."""
+            if watch is not None and folder is not None:
+                watch({"kind": "answer", "stage": stage, "entry": answer.receipt.ledger["entry"]})
+            return answer
+
         def ask(stage: str, how: LocalMechanism, asked: Rows, priors: Callable[[], Any], source: Any) -> Release:
             def answer() -> Release:
                 given = files.priors(stage, priors, about=self._about_priors())
-                return vault.release(how, asked, priors=given, source=source, name=named(stage))
+                return answered(stage, vault.release(how, asked, priors=given, source=source, name=named(stage)))
 
             def ours() -> Release:
                 release = files.release(stage, answer)
@@ -151,7 +166,7 @@ class MultiStage:
 
         def count(clusters: ClusterPrior, asked: Rows, cost: Epsilon) -> HistogramRelease:
             def ours() -> HistogramRelease:
-                counts = files.counts(COUNTS, lambda: clusters.ask(vault, asked, cost, named(COUNTS)))
+                counts = files.counts(COUNTS, lambda: answered(COUNTS, clusters.ask(vault, asked, cost, named(COUNTS))))
                 _check_ours(vault, counts, clusters.is_answer(counts, asked, cost, classes), folder, COUNTS)
                 return counts
 
@@ -303,25 +318,35 @@ class MultiStage:
         watch: Callable[[Record], None] | None,
         test: Callable[[Learner], Record] | None,
     ) -> None:
+        """Train on examples, then on what the model and the counts of clusters say together, so many rounds."""
         tell = watch or _nobody
 
-        def epoch_ended(epoch: Epoch) -> None:
+        def epoch_ended(model: Learner, rounds_done: int, epoch: Epoch) -> None:
             grade = None
             if self.hold_out_ is not None:
-                found = accuracy(self.hold_out_, learner.predict_proba(X[self.hold_out_.rows]))
+                found = accuracy(self.hold_out_, model.predict_proba(X[self.hold_out_.rows]))
                 grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
-            tell({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
+            done = rounds_done * epoch["epochs"] + epoch["epoch"]
+            epochs = (self.bag_rounds + 1) * epoch["epochs"]
+            tell({"kind": "epoch", "stage": number, **epoch, "epoch": done, "epochs": epochs, "hold_out": grade})
 
-        learner.fit(
-            X,
-            examples,
-            start=self.models_[-1] if self.models_ and self.warm_start else None,
-            checkpoint=files.checkpoint(number),
-            watch=epoch_ended if watch is not None else None,
-        )
-        self.models_.append(learner)
+        model = self.models_[-1] if self.models_ and self.warm_start else None
+        for rounds_done in range(self.bag_rounds + 1):
+            if rounds_done:
+                assert model is not None and self.counts_ is not None
+                examples = [bag_beliefs(model, X, self.counts_, self.releases_)]
+            begun = copy.deepcopy(learner)
+            model = begun.fit(
+                X,
+                examples,
+                start=model,
+                checkpoint=files.checkpoint(number, rounds_done),
+                watch=partial(epoch_ended, begun, rounds_done) if watch is not None else None,
+            )
+        assert model is not None
+        self.models_.append(model)
         if test is not None:
-            tell({"kind": "test", "stage": number, **test(learner)})
+            tell({"kind": "test", "stage": number, **test(model)})
 
     def _stage_record(self, number: int, release: Release, earlier: list[Examples], k: int | None) -> Record:
         sizes, counts = np.unique(release.sizes, return_counts=True)
@@ -405,7 +430,9 @@ class MultiStage:
         for learner in learners:
             learner.check(X, n_classes)
             if self.clusters is not None and not getattr(learner, "takes_beliefs", True):
-                raise InvalidArgument("this learner cannot weigh what is believed of a row, as counts of clusters need.")
+                raise InvalidArgument(
+                    "this learner cannot weigh what is believed of a row, as counts of clusters need."
+                )
         self._check_prior(use, n_rows, n_classes)
         if self.prior_source is not None:
             checks.text(prior_source=self.prior_source, at_most=5_000)

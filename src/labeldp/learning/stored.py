@@ -68,8 +68,9 @@ class StageFiles:
                 np.savez(out, allow_pickle=False, priors=priors, about=np.array(about))
         return priors
 
-    def checkpoint(self, number: int) -> Path | None:
-        return None if self.folder is None else self.folder / f"checkpoint-{number}.pt"
+    def checkpoint(self, number: int, bag_round: int = 0) -> Path | None:
+        name = f"checkpoint-{number}-{bag_round}.pt" if bag_round else f"checkpoint-{number}.pt"
+        return None if self.folder is None else self.folder / name
 
     def _priors_file(self, stage: str) -> Path:
         assert self.folder is not None

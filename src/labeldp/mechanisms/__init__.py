@@ -5,6 +5,7 @@ from labeldp.mechanisms.cluster_rr import ClusterRR
 from labeldp.mechanisms.grouped import GroupedResponse
 from labeldp.mechanisms.histogram import Histogram
 from labeldp.mechanisms.local import GroupMechanism, LocalMechanism
+from labeldp.mechanisms.normal import NormalResponse
 from labeldp.mechanisms.randomized_response import RandomizedResponse
 from labeldp.mechanisms.sums import Sums
 from labeldp.mechanisms.top_k import RRTopK
@@ -18,6 +19,7 @@ __all__ = [
     "GroupedResponse",
     "Histogram",
     "LocalMechanism",
+    "NormalResponse",
     "RRTopK",
     "RRWithPrior",
     "RandomizedResponse",

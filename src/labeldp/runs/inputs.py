@@ -56,6 +56,16 @@ class Public:
             )
 
 
+def origin_of(read: Public) -> str:
+    """Say what features are, for a certificate: what we made of the inputs, or what a user states."""
+    if read.facts is None:
+        return f"the public inputs of {read.data.name}, as they are"
+    made = f"the features {read.facts['spec']} (digest {read.facts['digest'][:16]})"
+    if read.extractor is None:
+        return f"{made}, which the caller states are public"
+    return f"{made}, computed from public inputs without labels"
+
+
 def cache_folder(folder: Path | None) -> Path:
     """Return where features are kept: the given folder, LABELDP_CACHE, or ~/.cache/labeldp/features."""
     return Path(os.path.expanduser(folder or os.environ.get(ENVIRONMENT) or CACHE))
@@ -141,15 +151,23 @@ def fitted(spec: Spec, inputs: Record, file: Path | None) -> Extractor:
     return extractor_of(spec, inputs)
 
 
-def kept(folder: Path, features: str, inputs: Record) -> Extractor | None:
-    """Return the extractor that a run's folder holds; None where its features are arrays of a user's own."""
-    spec = specs.parse(features)
+def kept(folder: Path, reads: Record, inputs: Record) -> Extractor | None:
+    """Return the extractor that a run's folder holds; None where its features are arrays of a user's own.
+
+    Parameters
+    ----------
+    reads : the facts that the run notes of its features; the extractor must be the one that they are of.
+    """
+    spec = specs.parse(reads["spec"])
     if spec.file is None:
         return None
     file = folder / spec.file
     if not file.exists():
         raise InvalidArgument(f"{file} is not there, and this run's model reads what it makes of inputs: copy it back.")
-    return extractor_of(spec, inputs, weights=file).load(file)
+    extractor = extractor_of(spec, inputs, weights=file).load(file)
+    if extractor.fingerprint != reads["digest"]:
+        raise InvalidArgument(f"{file} is not what made the features that this run's model learned from: copy it back.")
+    return extractor
 
 
 def extractor_of(spec: Spec, inputs: Record, *, weights: Path | None = None) -> Extractor:
@@ -175,7 +193,7 @@ def extractor_of(spec: Spec, inputs: Record, *, weights: Path | None = None) -> 
 
 def check_readable(model: str, data: Dataset) -> None:
     """Raise where a model of torch's reads no rows of numbers; before anything is computed."""
-    from labeldp.runs.families import SKLEARN_MODELS, family_of
+    from labeldp.runs.families import family_of
 
     if family_of(model) == "sklearn":
         return
@@ -185,7 +203,7 @@ def check_readable(model: str, data: Dataset) -> None:
         models.build(model, {"kind": "vector", "size": 2}, len(data.classes))
     except InvalidArgument:
         raise InvalidArgument(
-            f"{model} does not read features: choose linear, mlp, {', '.join(SKLEARN_MODELS)}, or leave features out."
+            f"{model} does not read features: choose linear, mlp or logistic, or leave features out."
         ) from None
 
 

@@ -35,7 +35,7 @@ class Run:
         self.classes: tuple[Any, ...] = tuple(facts["classes"])
         self.inputs: dict[str, Any] = facts["inputs"]
         reads = facts["reads"]
-        self._extractor = None if reads is None else inputs.kept(folder.path, reads["spec"], self.inputs)
+        self._extractor = None if reads is None else inputs.kept(folder.path, reads, self.inputs)
         self._read_inputs: dict[str, Any] = self.inputs if reads is None else reads["inputs"]
         if self._extractor is None:
             self.inputs = self._read_inputs  # features that a user computes

@@ -16,18 +16,20 @@ from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior
 from labeldp.runs import specs
-from labeldp.runs.families import SKLEARN_MODELS, means_nothing, unknown_model
+from labeldp.runs.families import SKLEARN_MODELS, family_of, means_nothing, unknown_model
 
 MECHANISMS: dict[str, type[LocalMechanism]] = {
     mechanism.__name__: mechanism for mechanism in (RandomizedResponse, RRWithPrior, GroupedResponse)
 }
 
 MOST = 1e300
+ON_FEATURES = {"optimizer": "adam", "learning_rate": 2e-3, "weight_decay": 1e-3, "epochs": 8, "batch_size": 512}
+"""How torch's models learn from features unless told otherwise: the other defaults are for nets on images."""
 HINTS = {
     "label": " Of a table, --label names the column of true labels.",
     "classes": " --classes lists all that a label may be, such as --classes no,yes: they are never learned from the labels.",
     "epsilon": " --epsilon is what each label may spend, such as --epsilon 1.",
-    "model": " Of tables, --model is boosting, logistic or forest.",
+    "model": " Of tables, --model is boosting, logistic or forest; with --features it is linear, mlp or logistic.",
 }
 WORDS = {
     "str": "text",
@@ -107,7 +109,8 @@ class ReleasePlan:
 class Training:
     """How models are trained on what was released. Changing it is free: see `train_again`.
 
-    `rounds` and `folds` are of scikit-learn's models, `warm_start` is of all, the others are of torch's.
+    `rounds` and `folds` are of scikit-learn's models, `warm_start` and `bag_rounds` are of all, the others are of torch's. The
+    recipe settles `bag_rounds`, which are of counts of clusters: 3 where they are all there is to learn from, else 0.
     """
 
     loss: str = "likelihood"
@@ -127,6 +130,7 @@ class Training:
     cutout: int = 0
     rounds: int = 5
     folds: int = 3
+    bag_rounds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -158,12 +162,25 @@ class Recipe:
         checks.one_of(tuple(MECHANISMS), mechanism=plan.mechanism)
         self._check_features()
         self._check_prior()
+        self._settle_bag_rounds()
         self._check_settings(
             item.name for item in fields(Training) if getattr(self.training, item.name) != item.default
         )
         mixup = self.training.mixup
         if isinstance(mixup, tuple) and len(mixup) != self.trainings:
             raise InvalidArgument(f"mixup must be one number, or one per stage ({self.trainings}).")
+
+    def _settle_bag_rounds(self) -> None:
+        given = self.training.bag_rounds
+        if self.prior is None:
+            if given:
+                raise InvalidArgument(
+                    "training.bag_rounds are of counts of clusters: give --prior clusters, or leave them out."
+                )
+            return
+        rounds = (3 if self.release.stages == 0 else 0) if given is None else given
+        checks.integer(**{"training.bag_rounds": rounds}, at_least=0)
+        object.__setattr__(self, "training", replace(self.training, bag_rounds=rounds))
 
     def _check_table(self) -> None:
         if self.table is not None:
@@ -255,6 +272,8 @@ class Recipe:
         given = dict(values)
         given["release"] = _filled(ReleasePlan, given.get("release", {}), f"{source}, [release]")
         settings = given.get("training", {})
+        if given.get("features") is not None and family_of(str(given.get("model"))) == "torch":
+            settings = ON_FEATURES | settings
         given["training"] = _filled(Training, settings, f"{source}, [training]")
         if given.get("table") is not None:
             _check_own_file(given.get("data"))

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -71,6 +72,7 @@ def train(
     first, folder = processes.is_global_zero, RunFolder(out)
     sealed = _load(recipe, data_dir)
     sealed = sealed if first else sealed.only_public()
+    recipe = stage_0.settled(recipe, sealed.inputs)
     public = _read(recipe, sealed.only_public(), folder, cache, watch, processes)
     data = learners.readable(recipe.model, public.data)
     labelled = _labelled(sealed)
@@ -117,6 +119,9 @@ def train_again(
 ) -> RunFolder:
     """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
     folder, earlier = RunFolder(out), RunFolder(source)
+    holder = folder if folder.exists else earlier  # a run needs nothing but its own folder
+    known = holder.facts()
+    recipe = stage_0.settled(recipe, known["inputs"])
     if not folder.exists and (changed := recipe.other_releases_than(earlier.recipe())):
         raise InvalidArgument(
             f"{', '.join(changed)} cannot be changed: data, rows, epsilon, [table], [prior] and [release] define what "
@@ -124,14 +129,12 @@ def train_again(
         )
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
-    holder = folder if folder.exists else earlier  # a run needs nothing but its own folder
-    known = holder.facts()
     unlabelled = _load_public(recipe, data_dir, known)
     public = _read(recipe, unlabelled, holder, cache, watch, processes)
     public.check_same(known["reads"])
     facts = _facts(recipe, unlabelled, public, data_dir, cache, processes) | {"command": command}
     data = learners.readable(recipe.model, public.data)
-    multistage = stages_of(recipe, data, processes, holder.clusters() if recipe.prior is not None else None)
+    multistage = stages_of(recipe, data, processes, _counted_clusters(recipe, holder))
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
     facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
@@ -170,6 +173,7 @@ def stages_of(
         warm_start=how.warm_start,
         filter=how.filter,
         clusters=None if clusters is None else stage_0.prior_of(recipe, clusters),
+        bag_rounds=how.bag_rounds or 0,
         hold_out=plan.hold_out,
         seed=recipe.seed,
     )
@@ -232,6 +236,16 @@ def _clusters(
     return stage_0.found(recipe, data, public, used, cache=cache, watch=watch, once=once)
 
 
+def _counted_clusters(recipe: Recipe, holder: RunFolder) -> Clusters | None:
+    """Return the clusters that a run has counted in."""
+    counts = holder.counts()
+    if recipe.prior is None or counts is None:
+        return None
+    clusters = holder.clusters()
+    stage_0.check_counted(clusters, counts, holder.clusters_file)
+    return clusters
+
+
 def _trust(recipe: Recipe) -> str:
     """Return whom labels are entrusted to: only counts of clusters aggregate them."""
     return "local" if recipe.prior is None else "curator"
@@ -272,6 +286,11 @@ def _begun(
             raise InvalidArgument(
                 f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "
                 "know: choose another folder."
+            )
+        if folder.clusters_file.exists():
+            raise InvalidArgument(
+                f"{folder.path} holds clusters of a run that is not there any more, and a new run counts in none but its own: "
+                "choose another folder."
             )
         place = ledgers.charged(folder, recipe, data, book=book, given=ledger, watch=watch or _nobody)
         if book is not None:
@@ -334,18 +353,18 @@ def _begun_again(
     _check_certified(earlier)
     counts = earlier.counts()
     learners.check_readable(recipe, [*earlier.releases(), *([] if counts is None else [counts])])
-    folder.path.mkdir(parents=True, exist_ok=True)
-    copied = [earlier.clusters_file] if counts is not None else []
-    for file in sorted(earlier.path.glob("release-*.npz")):
-        copied += [file, file.with_suffix(".json")]
-    for file in copied:
-        shutil.copyfile(file, folder.path / file.name)
     known = earlier.facts()
     facts = new_facts | {key: known[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
     facts["unprotected"] = list(dict.fromkeys(known["unprotected"] + new_facts["unprotected"]))
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
-    certificate |= _covered(folder, certificate, LEARNED_FROM) | _unprotected(facts)
-    write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+    certificate |= _covered(earlier, certificate, LEARNED_FROM) | _unprotected(facts)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")  # before what it speaks of
+    copied = [earlier.clusters_file] if counts is not None else []
+    for file in sorted(earlier.path.glob("release-*.json")):
+        copied += [file.with_suffix(".npz"), file]
+    for file in copied:
+        shutil.copyfile(file, folder.path / file.name)
     folder.keep_extractor(public)
     return folder.create(recipe, facts | {"from": str(earlier.path)})
 
@@ -403,15 +422,19 @@ def _facts(
     }
 
 
-def _certificate(folder: RunFolder, vault: LabelVault, facts: Record) -> Record:
+def _certificate(folder: RunFolder, vault: LabelVault, facts: Record, answered: Iterable[int] = ()) -> Record:
     """Return the certificate of a run, with what its ledger does not know."""
     certificate = vault.certificate() | {"ledger file": facts["ledger"], "ledger place": ledgers.in_words(facts)}
-    return certificate | _covered(folder, certificate, "the releases of this run") | _unprotected(facts)
+    covered = _covered(folder, certificate, "the releases of this run", answered)
+    return certificate | covered | _stated(facts) | _unprotected(facts)
 
 
-def _covered(folder: RunFolder, certificate: Record, releases: str) -> Record:
-    """Say what a certificate speaks of: the releases in a folder, and all else that their ledger had charged by then."""
-    entries = sorted(_entry(file) for file in folder.path.glob("release-*.json"))
+def _covered(folder: RunFolder, certificate: Record, releases: str, answered: Iterable[int] = ()) -> Record:
+    """Say what a certificate speaks of: the releases in a folder, and all else that their ledger had charged by then.
+
+    `answered` are the ledger's entries of releases that are about to be stored there.
+    """
+    entries = sorted({*answered, *map(_entry, folder.path.glob("release-*.json"))})
     others = [query for query in certificate["queries"] if query["entry"] not in entries]
     more = f" and {len(others)} other queries" if others else ""
     numbers = ", ".join(map(str, entries))
@@ -425,6 +448,16 @@ def _entry(release: Path) -> int:
     return int(json.loads(release.read_text(encoding="utf-8"))["receipt"]["ledger"]["entry"])
 
 
+def _stated(facts: Record) -> Record:
+    """Say that features of a user's own are public by the user's word alone."""
+    reads = facts["reads"]
+    if reads is None or not reads["spec"].startswith("arrays:"):
+        return {}
+    return {
+        "features": f"the model reads {reads['spec']} (digest {reads['digest']}), which the caller states are public"
+    }
+
+
 def _unprotected(facts: Record) -> Record:
     """List every public test file that models of the run were ever tested on."""
     files = facts["unprotected"]
@@ -436,12 +469,15 @@ def _nobody(record: Record) -> None:
 
 
 def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, facts: Record) -> Watch:
-    """Return what notes every record in the folder, with a fresh certificate as soon as something was released."""
+    """Return what notes every record in the folder, and certifies every answer before its release is stored there."""
 
     def note(record: Record) -> None:
+        if record["kind"] == "answer":
+            assert vault is not None
+            certificate = _certificate(folder, vault, facts, [record["entry"]])
+            write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
+            return
         folder.note(record)
-        if record["kind"] == "stage" and vault is not None:
-            write_whole(folder.certificate_file, json.dumps(_certificate(folder, vault, facts), indent=1) + "\n")
         if watch is not None:
             watch(record)
 

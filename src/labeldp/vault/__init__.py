@@ -3,6 +3,7 @@
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
 from labeldp.vault.frequencies import ClassFrequencies
 from labeldp.vault.holder import LabelHolder
+from labeldp.vault.passes import NormalPass, Pass
 from labeldp.vault.receipt import Receipt
 from labeldp.vault.release import Release
 from labeldp.vault.sealed import SealedColumn
@@ -14,6 +15,8 @@ __all__ = [
     "HistogramRelease",
     "LabelHolder",
     "LabelVault",
+    "NormalPass",
+    "Pass",
     "Receipt",
     "Release",
     "SealedColumn",

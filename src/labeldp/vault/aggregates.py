@@ -58,7 +58,8 @@ class HistogramRelease(Stored):
 
     @classmethod
     def from_contents(cls, facts: Facts, arrays: Arrays) -> HistogramRelease:
-        _expect(facts, cls.KIND, arrays, {"counts": 2, "totals": 1, "groups": 1, "rows": 1})
+        _expect(facts, cls.KIND, arrays, {"counts": 2, "totals": 1, "groups": 1, "rows": 1}, ("classes", "receipt"))
+        _check_groups(arrays)
         classes = Classes.declared(facts["classes"]).names
         if arrays["counts"].shape != (len(arrays["totals"]), len(classes)):
             raise InvalidArgument("the file's counts do not fit its groups and classes.")
@@ -103,7 +104,10 @@ class SumRelease(Stored):
 
     @classmethod
     def from_contents(cls, facts: Facts, arrays: Arrays) -> SumRelease:
-        _expect(facts, cls.KIND, arrays, {"sums": 1, "totals": 1, "groups": 1, "rows": 1})
+        _expect(facts, cls.KIND, arrays, {"sums": 1, "totals": 1, "groups": 1, "rows": 1}, ("low", "high", "receipt"))
+        _check_groups(arrays)
+        if len(arrays["sums"]) != len(arrays["totals"]):
+            raise InvalidArgument("the file's sums do not fit its groups.")
         return cls(
             **arrays, low=int(facts["low"]), high=int(facts["high"]), receipt=Receipt.from_json(facts["receipt"])
         )
@@ -133,7 +137,7 @@ class AgreementRelease(Stored):
 
     @classmethod
     def from_contents(cls, facts: Facts, arrays: Arrays) -> AgreementRelease:
-        _expect(facts, cls.KIND, arrays, {})
+        _expect(facts, cls.KIND, arrays, {}, ("count", "n_rows", "receipt"))
         return cls(int(facts["count"]), int(facts["n_rows"]), Receipt.from_json(facts["receipt"]))
 
     def __repr__(self) -> str:
@@ -148,7 +152,7 @@ def project_on_totals(counts: Floats, totals: NDArray[Any]) -> Floats:
     return np.maximum(counts - surplus[np.arange(len(counts)), kept - 1][:, None], 0.0)
 
 
-def _expect(facts: Facts, kind: str, arrays: Arrays, dimensions: dict[str, int]) -> None:
+def _expect(facts: Facts, kind: str, arrays: Arrays, dimensions: dict[str, int], keys: tuple[str, ...]) -> None:
     if facts.get("kind") != kind:
         raise InvalidArgument(f"the file holds a {facts.get('kind')}, not a {kind}.")
     fits = set(arrays) == set(dimensions) and all(
@@ -156,3 +160,14 @@ def _expect(facts: Facts, kind: str, arrays: Arrays, dimensions: dict[str, int])
     )
     if not fits:
         raise InvalidArgument(f"the file's arrays are not those of a {kind}.")
+    missing = [key for key in keys if key not in facts]
+    if missing:
+        raise InvalidArgument(f"the file lacks what a {kind} must say: {', '.join(missing)}.")
+
+
+def _check_groups(arrays: Arrays) -> None:
+    """Raise unless each row is in one of the groups, and the groups are as large as they are said to be."""
+    groups, totals = arrays["groups"], arrays["totals"]
+    fit = len(groups) == len(arrays["rows"]) and bool(((groups >= 0) & (groups < len(totals))).all())
+    if not fit or not np.array_equal(np.bincount(groups.astype(np.int64), minlength=len(totals)), totals):
+        raise InvalidArgument("the file's groups do not fit its rows and their totals.")

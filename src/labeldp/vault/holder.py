@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from labeldp.budget import Guarantee
 from labeldp.mechanisms.local import LocalMechanism
+from labeldp.mechanisms.normal import NormalResponse
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
 from labeldp.vault.files import Stored
+from labeldp.vault.passes import Pass
 from labeldp.vault.release import Release
-from labeldp.vault.vault import Source
+from labeldp.vault.source import Source
 
 
 @runtime_checkable
@@ -39,6 +41,8 @@ class LabelHolder(Protocol):
         source: Source = None,
         name: str | None = None,
     ) -> Release: ...
+
+    def normal_pass(self, mechanism: NormalResponse, rows: Any = None, *, source: Source = None) -> Pass: ...
 
     def histogram(
         self,

@@ -51,6 +51,26 @@ class Receipt:
         )
 
     @classmethod
+    def unprotected(cls, rows: dict[str, Any]) -> Receipt:
+        """Return the receipt of true labels, which no ledger charged and nothing protects."""
+        return cls(
+            query="release",
+            mechanism={"name": "Unprotected"},
+            epsilon="infinite",
+            delta="0",
+            realised_epsilon=None,
+            trust="none",
+            rows=rows,
+            labels_charged=0,
+            priors=None,
+            dealing=0,
+            source="true labels",
+            name=None,
+            private=False,
+            ledger={"id": None, "entry": None, "hash": None},
+        )
+
+    @classmethod
     def from_json(cls, values: Any) -> Receipt:
         try:
             return cls(**values)

@@ -13,13 +13,15 @@ from labeldp import checks
 from labeldp.budget import Guarantee
 from labeldp.errors import InvalidArgument, LabelDPError, TrustError
 from labeldp.mechanisms.local import LocalMechanism
+from labeldp.mechanisms.normal import NormalResponse
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
 from labeldp.vault.files import Stored
+from labeldp.vault.passes import ColumnPass
 from labeldp.vault.release import Release
+from labeldp.vault.source import Source
 
-if TYPE_CHECKING:  # a vault makes columns of itself, so these files import this one
+if TYPE_CHECKING:  # a vault makes columns of itself, so this file imports this one
     from labeldp.vault.holder import LabelHolder
-    from labeldp.vault.vault import Source
 
 Rows = NDArray[np.int64]
 
@@ -132,6 +134,10 @@ class SealedColumn:
         given = self._of_own_rows(priors) if callable(priors) and not hasattr(priors, "__array__") else priors
         release = self._holder.release(mechanism, theirs, priors=given, source=source, name=name)
         return replace(release, rows=own)
+
+    def normal_pass(self, mechanism: NormalResponse, rows: Any = None, *, source: Source = None) -> ColumnPass:
+        """Charge rows of the column for a pass, whose row numbers are the column's; see `LabelVault.normal_pass`."""
+        return ColumnPass(self._holder.normal_pass(mechanism, self._asked(rows)[1], source=source), self._rows)
 
     def histogram(
         self,

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -25,6 +25,7 @@ from labeldp.mechanisms.dealing import new_key
 from labeldp.mechanisms.groups import OwnGroups, unsigned
 from labeldp.mechanisms.histogram import Histogram
 from labeldp.mechanisms.local import LocalMechanism
+from labeldp.mechanisms.normal import NormalResponse
 from labeldp.mechanisms.sums import Sums
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 from labeldp.randomness import Bits, known_bits
@@ -32,17 +33,18 @@ from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRele
 from labeldp.vault.answering import Prepared, Question, answer
 from labeldp.vault.files import Stored
 from labeldp.vault.labels import Classes, Unsealed, ids_as_text, people_numbers, seal
+from labeldp.vault.passes import ANSWERS, QUERY, NormalPass, charged_once, notes_of
 from labeldp.vault.priors import GivenPriors
 from labeldp.vault.receipt import Receipt
 from labeldp.vault.release import Release
 from labeldp.vault.sealed import SealedColumn
+from labeldp.vault.source import Source, source_words
 from labeldp.vault.spool import Spool
 
 MOST_CELLS = 2**24
 """How many cells one histogram may have; its memory and noise grow with them."""
 
 Rows = NDArray[np.int64]
-Source = str | Stored | Sequence[Stored] | None
 T = TypeVar("T", bound=Stored)
 
 
@@ -192,6 +194,38 @@ class LabelVault:
                 "as that list of numbers."
             )
         return mechanism.outputs
+
+    def normal_pass(self, mechanism: NormalResponse, rows: Any = None, *, source: Source = None) -> NormalPass:
+        """Charge rows, once, for a pass in which each may be answered once: its label's public vector plus Gaussian noise.
+
+        Parameters
+        ----------
+        mechanism : how much noise, on which lattice, such as NormalResponse(epsilon="1", delta="1e-6", ..).
+        rows : a boolean mask, or strictly increasing row numbers; None means all rows that have a label.
+        source : what the tables are made from besides public inputs and the pass's own answers, for the certificate.
+
+        Privacy
+        -------
+        (epsilon, delta)-label-DP for every row, charged here, answered or not. A pass is not resumed: after a crash its
+        rows stay charged, and another pass is another charge.
+        """
+        if type(mechanism) is not NormalResponse:
+            raise InvalidArgument(f"mechanism must be a NormalResponse, got {_kind(mechanism)}.")
+        mechanism = replace(mechanism)  # our own, checked anew: what is charged is what is drawn
+        asked = self._asked(rows)
+        parameters = mechanism.parameters() | {"name": "NormalResponse", "answers": ANSWERS}
+        request = self._request(QUERY, parameters, asked, None)
+        notes = notes_of(mechanism, None if source is None else self._source(source, True))
+        with self._lock, self._ledger.exclusive():
+            self._check_open()
+            receipt = charged_once(self._ledger, request, notes, self._runs(asked), mechanism.guarantee)
+        shape = {"n_rows": len(self), "n_classes": len(self._classes)}
+        return NormalPass(mechanism, asked, receipt, **shape, bits=self._bits, read=self._read)
+
+    def _read(self, rows: Rows) -> NDArray[Any]:
+        """Return the true labels of a pass's rows, to the pass alone."""
+        self._check_open()
+        return self._labels.open(rows)
 
     # ---- a curator's queries -----------------------------------------------------------------------------------------
 
@@ -370,20 +404,7 @@ class LabelVault:
         }
 
     def _source(self, source: Source, needed: bool) -> str:
-        """Return the certificate's words on where public priors or groups came from."""
-        if source is None:
-            return "not stated" if needed else "none needed"
-        if isinstance(source, str):
-            return checks.text(source=source, at_most=10_000)
-        releases = [source] if isinstance(source, Stored) else list(source) if isinstance(source, (list, tuple)) else []
-        if not releases or not all(isinstance(release, Stored) for release in releases):
-            raise InvalidArgument("source must be a sentence, a release, or a list of releases.")
-        if self._bits.private and not all(release.private for release in releases):
-            raise InvalidArgument(
-                "source must not be a release that is NOT PRIVATE: what follows from it protects nothing."
-            )
-        ledgers = [release.receipt.ledger for release in releases]
-        return "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
+        return source_words(source, needed=needed, private=self._bits.private)
 
     def _asked(self, rows: Any) -> Rows:
         self._check_open()
@@ -472,22 +493,7 @@ class LabelVault:
         declared = Classes.declared(classes)
         sealed = seal(labels, declared, missing=None)
         asked = checks.rows(rows, len(sealed))
-        receipt = Receipt(
-            query="release",
-            mechanism={"name": "Unprotected"},
-            epsilon="infinite",
-            delta="0",
-            realised_epsilon=None,
-            trust="none",
-            rows={"count": len(asked), "digest": _digest(asked)},
-            labels_charged=0,
-            priors=None,
-            dealing=0,
-            source="true labels",
-            name=None,
-            private=False,
-            ledger={"id": None, "entry": None, "hash": None},
-        )
+        receipt = Receipt.unprotected({"count": len(asked), "digest": _digest(asked)})
         reports = sealed.open(asked).astype(unsigned(len(declared)))
         return Release(reports, asked, declared.names, Truth(OwnGroups(len(asked), len(declared))), None, receipt)
 
