@@ -348,7 +348,7 @@ def draw_plot(records: list[Record]) -> None:
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="test accuracy, %", ylim=(40, 92))
     axes[1].set(ylim=(60, 100))
-    axes[1].legend(loc="lower right", title="— model on counts\n★ by the bag likelihood\n··· majority of its cluster")
+    axes[1].legend(loc="lower left", title="— model on counts\n★ by the bag likelihood\n··· majority of its cluster")
     figure.tight_layout()
     figure.savefig(PLOT, metadata={"Date": None})
 
