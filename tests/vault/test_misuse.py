@@ -1,5 +1,6 @@
 """Ways to make the vault under-charge or lie that a reviewer found; each is closed."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -240,3 +241,28 @@ def test_a_ledger_of_two_names_is_refused(tmp_path):
 def test_the_map_of_a_release_cannot_be_written_over():
     vault = ldp.LabelVault(np.zeros(100_000, dtype=int), classes=40, budget="1")
     assert not vault.release(ldp.GroupedResponse("1")).groups.groups.flags.writeable
+
+
+def test_a_doctored_receipt_is_not_recognised():
+    """Its ledger entry and hash are right, and what it says of the query is not."""
+    vault = ldp.LabelVault(np.arange(60) % 3, classes=3, budget="5", trust="curator")
+    counts = vault.histogram(np.arange(60) % 4, "5")
+    assert vault.recognises(counts)
+    for lie in ({"epsilon": "0.1"}, {"source": "public knowledge"}, {"trust": "local"}):
+        assert not vault.recognises(dataclasses.replace(counts, receipt=dataclasses.replace(counts.receipt, **lie)))
+
+
+def test_seeded_counts_that_say_they_are_private_are_not_recognised():
+    vault = ldp.LabelVault(np.arange(60) % 3, classes=3, budget="5", trust="curator", bits=ldp.InsecureBits(1))
+    counts = vault.histogram(np.arange(60) % 4, "5")
+    claimed = dataclasses.replace(counts, receipt=dataclasses.replace(counts.receipt, private=True))
+    assert vault.recognises(counts) and not vault.recognises(claimed)
+
+
+def test_a_source_of_another_ledger_is_said_not_to_be_covered():
+    other = ldp.LabelVault(np.arange(60) % 3, classes=3, budget="5", trust="curator")
+    vault = ldp.LabelVault(np.arange(60) % 3, classes=3, budget="5")
+    release = vault.release(ldp.RandomizedResponse("1"), source=other.histogram(np.arange(60) % 4, "1"))
+    assert "is not covered here" in release.receipt.source
+    again = vault.release(ldp.RandomizedResponse("1"), source=release)
+    assert "not covered" not in again.receipt.source

@@ -87,7 +87,9 @@ class MultiStage:
     models_: list[Learner] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        checks.integer(stages=self.stages, at_least=1 if self.clusters is None else 0)
+        if self.stages == 0 and self.clusters is None:
+            raise InvalidArgument("stages must be at least 1; 0 are for counts of clusters that take all of epsilon.")
+        checks.integer(stages=self.stages, at_least=0)
         self._shares()
         if not isinstance(self.clusters, ClusterPrior | None):
             raise InvalidArgument(f"clusters must be a ClusterPrior, got {type(self.clusters).__name__}.")

@@ -11,7 +11,7 @@ from labeldp.vault.files import Stored
 Source = str | Stored | Sequence[Stored] | None
 
 
-def source_words(source: Source, *, needed: bool, private: bool) -> str:
+def source_words(source: Source, *, needed: bool, private: bool, ledger_id: str) -> str:
     """Return a caller's sentence, or name the releases that it gave; a private vault rests on private releases alone."""
     if source is None:
         return "not stated" if needed else "none needed"
@@ -25,4 +25,6 @@ def source_words(source: Source, *, needed: bool, private: bool) -> str:
             "source must not be a release that is NOT PRIVATE: what follows from it protects nothing."
         )
     ledgers = [release.receipt.ledger for release in releases]
-    return "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
+    named = "releases " + ", ".join(f"{ledger['entry']} of ledger {ledger['id']}" for ledger in ledgers)
+    foreign = any(ledger["id"] != ledger_id for ledger in ledgers)
+    return f"{named}; what another ledger charged, and whom it trusted, is not covered here" if foreign else named

@@ -404,7 +404,7 @@ class LabelVault:
         }
 
     def _source(self, source: Source, needed: bool) -> str:
-        return source_words(source, needed=needed, private=self._bits.private)
+        return source_words(source, needed=needed, private=self._bits.private, ledger_id=self._ledger.id)
 
     def _asked(self, rows: Any) -> Rows:
         self._check_open()
@@ -436,12 +436,13 @@ class LabelVault:
         """Return whether a release, which may come from a file, is one that this vault's ledger has charged and handed over."""
         try:
             self._ledger.verify(release.receipt.to_json())
+            known = Receipt.of_entry(self._ledger.entries()[release.receipt.ledger["entry"] - 1], self._ledger.id)
         except LabelDPError:
             return False
         rows = getattr(release, "rows", None)  # a file may hold another release's rows beside this receipt
         if rows is not None and not self._are_its_rows(rows, release.receipt.rows["digest"]):
             return False
-        return release.private or not self._bits.private
+        return release.receipt == known and (release.private or not self._bits.private)
 
     def _are_its_rows(self, rows: Rows, digest: str) -> bool:
         try:
