@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := src tests benchmarks examples
 
-.PHONY: demo test format study benchmark benchmark-tabular benchmark-training clean
+.PHONY: demo test format study benchmark benchmark-priors benchmark-tabular benchmark-training clean
 
 demo: .venv/.installed-demo
 	$(BIN)/labeldp demo
@@ -27,6 +27,11 @@ benchmark: .venv/.installed-dev
 benchmark-tabular: .venv/.installed-dev
 	$(BIN)/python benchmarks/tabular.py
 	$(BIN)/python benchmarks/imbalanced.py
+
+benchmark-priors: .venv/.installed-dev
+	$(BIN)/python benchmarks/patches.py
+	$(BIN)/python benchmarks/byol.py
+	$(BIN)/python benchmarks/clusters.py
 
 benchmark-training: .venv/.installed-benchmark
 	$(BIN)/python benchmarks/training.py
