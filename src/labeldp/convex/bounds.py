@@ -18,6 +18,7 @@ from labeldp.budget import Epsilon
 from labeldp.convex.estimator import Unbiased, theorem_moment
 from labeldp.convex.numbers import number, positive, share
 from labeldp.errors import InvalidArgument
+from labeldp.mechanisms import NormalResponse
 
 STEPS = ("theorem", "exact")
 
@@ -87,6 +88,38 @@ def step_moment(estimator: Unbiased, lipschitz: float, steps: str) -> float:
     if checks.one_of(STEPS, steps=steps) == "exact":
         return estimator.moment(lipschitz)
     return theorem_moment(estimator, lipschitz)
+
+
+def lp_normal_sgd(
+    n_rows: int,
+    n_classes: int,
+    epsilon: Any,
+    delta: Any,
+    *,
+    diameter: float,
+    lipschitz: float,
+    sensitivity: float | None = None,
+) -> float:
+    """Bound the excess population risk of LP-Normal-SGD, O(D L sqrt(K log(1 / delta)) log n / (epsilon sqrt(n))).
+
+    The last iterate's bound with G^2 = L^2 + (K - 1) (v + 1 / 12) grid^2, where v is the variance of the noise on the lattice
+    and 1 / 12 that of rounding to it. The paper's G^2 = L^2 + K sigma^2 has a constant in sigma that it does not write out;
+    here sigma is what the proof of docs/proofs/normal.md needs, at any epsilon. The dimension p does not occur.
+
+    Parameters
+    ----------
+    sensitivity : the largest distance of two classes' gradients; by default 2 L. For softmax and logistic it is L.
+    """
+    r = checks.integer(n_classes=n_classes, at_least=2, at_most=checks.MAX_CLASSES) - 1
+    L = positive(lipschitz=lipschitz)
+    apart = 2 * L if sensitivity is None else positive(sensitivity=sensitivity)
+    response = NormalResponse.covering(apart, epsilon=epsilon, delta=delta, dimension=r)
+    return last_iterate(n_rows, diameter=diameter, moment=math.sqrt(L**2 + normal_noise(response)))
+
+
+def normal_noise(response: NormalResponse) -> float:
+    """Return E|noise|^2 of an answer, rounding included, in the caller's units: the noise of a row that is not stretched."""
+    return response.dimension * (response.variance + 1 / 12) * float(response.grid) ** 2
 
 
 def without_privacy(n_rows: int, *, diameter: float, lipschitz: float) -> float:

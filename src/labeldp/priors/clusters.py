@@ -191,7 +191,7 @@ def _finite(piece: NDArray[Any]) -> Floats:
         numbers = np.asarray(piece, dtype=np.float32)
     if not (np.abs(numbers) <= LARGEST_FEATURE).all():  # NaN fails this comparison
         raise InvalidArgument(
-            f"features must be finite and at most {LARGEST_FEATURE:g} in size; some are NaN, infinite or larger: replace or scale them."
+            f"features must be finite and at most {LARGEST_FEATURE:g}; some are NaN, infinite or larger: replace or scale them."
         )
     return numbers
 
