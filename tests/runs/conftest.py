@@ -30,6 +30,16 @@ def recipe():
 
 
 @pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("features")
+
+
+@pytest.fixture(scope="session")
+def on_patches(recipe):
+    return recipe.changed({"features": "patches:patch=3,centroids=8,pool=2,sample=500", "training.epochs": 1})
+
+
+@pytest.fixture(scope="session")
 def finished(recipe, one_thread, tmp_path_factory):
     """A finished run that charged the ledger beside it. Nobody changes it."""
     place = tmp_path_factory.mktemp("finished")

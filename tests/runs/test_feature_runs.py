@@ -19,16 +19,6 @@ DIGITS = datasets.load("digits").only_public()
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def on_patches(recipe):
-    return recipe.changed({"features": PATCHES, "training.epochs": 1})
-
-
-@pytest.fixture(scope="module")
 def run(on_patches, cache, one_thread, tmp_path_factory):
     """A finished run on patch features. Nobody changes it."""
     with pytest.MonkeyPatch.context() as patch:

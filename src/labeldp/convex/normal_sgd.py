@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.convex import bounds
 from labeldp.convex.given import as_features
 from labeldp.convex.losses import CELLS, Loss
-from labeldp.convex.numbers import Floats
-from labeldp.convex.rr_sgd import Rows, _Pass, _taken
+from labeldp.convex.one_pass import Found, Plan, Rows, taken
 from labeldp.convex.sets import ParameterSet
 from labeldp.convex.spans import Group, span_of
 from labeldp.errors import InvalidArgument
@@ -23,33 +21,18 @@ from labeldp.mechanisms import NormalResponse
 from labeldp.vault import LabelHolder, Receipt
 
 
-@dataclass(frozen=True, eq=False)
-class NormalFit:
+@dataclass(frozen=True, eq=False, repr=False)
+class NormalFit(Found):
     """What one pass of LP-Normal-SGD found, and what the proposition promises for it.
 
     Attributes
     ----------
-    weights : the parameters: the last iterate, or the mean of all if that was asked for.
     response : the noise; its deviation in units of the gradient is `sigma`, for a row where the label matters most.
-    receipt : what the pass cost.
-    n_steps, scale : the step sizes are scale / sqrt(t) for t = 1 .. n_steps.
-    diameter, lipschitz : D of the set and L of the loss.
-    moment : G, with E|gradient estimate|^2 <= G^2 in every step.
+    receipt : what the pass cost. For the others see `Found`.
     """
 
-    weights: Floats
     response: NormalResponse
     receipt: Receipt
-    n_steps: int
-    scale: float
-    diameter: float
-    lipschitz: float
-    moment: float
-    averaged: bool
-
-    @property
-    def step_sizes(self) -> Floats:
-        return self.scale / np.sqrt(np.arange(1, self.n_steps + 1))
 
     @property
     def sigma(self) -> float:
@@ -66,13 +49,11 @@ class NormalFit:
 
         For rows drawn independently and used in an order that does not depend on labels.
         """
-        iterate = bounds.average_iterate if self.averaged else bounds.last_iterate
-        return iterate(self.n_steps, diameter=self.diameter, moment=self.moment, scale=self.scale)
+        return self.of_the_pass()
 
     def __repr__(self) -> str:
-        kind = "mean of the iterates" if self.averaged else "last iterate"
         return (
-            f"<NormalFit: {kind} of {self.n_steps} steps, excess risk at most {self.bound():.4g}; noise sigma "
+            f"<NormalFit: {self.kind} of {self.n_steps} steps, excess risk at most {self.bound():.4g}; noise sigma "
             f"{self.sigma:.6g} (analytic Gaussian {self.analytic_sigma:.6g}); {self.receipt}>"
         )
 
@@ -131,7 +112,7 @@ def lp_normal_sgd(
     given = as_features(X)
     if len(given) != len(vault):
         raise InvalidArgument(f"X must have one row per row of the vault ({len(vault)}), got {len(given)}.")
-    plan = _Pass.checked(given, asked, len(vault.classes), loss, parameter_set, order, start, batch_size, "exact")
+    plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, order, start, batch_size, "exact")
     dimension = len(plan.start)
     diameter, lipschitz = parameter_set.diameter(dimension), loss.lipschitz(parameter_set, dimension)
     offsets = checks.integer(seed=seed, at_least=0)
@@ -158,10 +139,10 @@ def lp_normal_sgd(
     )
 
 
-def _groups(plan: _Pass, X: NDArray[Any], asked: Rows) -> Iterator[Group]:
+def _groups(plan: Plan, X: NDArray[Any], asked: Rows) -> Iterator[Group]:
     """Yield the rows of many steps at a time, with where each step begins."""
     together = max(1, CELLS // (int(np.diff(plan.cuts).max()) * math.prod(X.shape[1:])))
     for first in range(0, plan.n_steps, together):
         cuts = plan.cuts[first : first + together + 1]
         rows = asked[plan.order[cuts[0] : cuts[-1]]]
-        yield rows, _taken(X, rows), (cuts - cuts[0]).tolist()
+        yield rows, taken(X, rows), (cuts - cuts[0]).tolist()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,43 +11,27 @@ from numpy.typing import NDArray
 
 from labeldp import checks
 from labeldp.convex import bounds
-from labeldp.convex.estimator import Unbiased, of_release, weights
-from labeldp.convex.given import as_features, member, permutation
-from labeldp.convex.losses import CELLS, Loss
-from labeldp.convex.numbers import Floats, share
+from labeldp.convex.estimator import Unbiased, of_release
+from labeldp.convex.given import as_features
+from labeldp.convex.losses import Loss
+from labeldp.convex.numbers import share
+from labeldp.convex.one_pass import Found, Plan
 from labeldp.convex.sets import ParameterSet
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import RandomizedResponse, RRTopK
 from labeldp.vault import LabelHolder, Release
 
-Rows = NDArray[np.int64]
 
-
-@dataclass(frozen=True, eq=False)
-class Fit:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit(Found):
     """What one pass of SGD found, and what the theorem promises for it.
 
     Attributes
     ----------
-    weights : the parameters: the last iterate, or the mean of all if that was asked for.
-    release : the reports it was made from, with their receipt.
-    n_steps, scale : the step sizes are scale / sqrt(t) for t = 1 .. n_steps.
-    diameter, lipschitz : D of the set and L of the loss.
-    moment : G, with E|gradient estimate|^2 <= G^2 in every step.
+    release : the reports it was made from, with their receipt. For the others see `Found`.
     """
 
-    weights: Floats
     release: Release
-    n_steps: int
-    scale: float
-    diameter: float
-    lipschitz: float
-    moment: float
-    averaged: bool
-
-    @property
-    def step_sizes(self) -> Floats:
-        return self.scale / np.sqrt(np.arange(1, self.n_steps + 1))
 
     def bound(self, *, missed: float = 0.0) -> float:
         """Return the most that the excess population risk is, in the mean over rows and noise.
@@ -60,13 +42,10 @@ class Fit:
         ----------
         missed : with top-k priors, the chance that the true label is no candidate; it costs 2 D L per unit.
         """
-        iterate = bounds.average_iterate if self.averaged else bounds.last_iterate
-        noise = iterate(self.n_steps, diameter=self.diameter, moment=self.moment, scale=self.scale)
-        return noise + 2 * self.diameter * self.lipschitz * share(missed=missed)
+        return self.of_the_pass() + 2 * self.diameter * self.lipschitz * share(missed=missed)
 
     def __repr__(self) -> str:
-        kind = "mean of the iterates" if self.averaged else "last iterate"
-        return f"<Fit: {kind} of {self.n_steps} steps, excess risk at most {self.bound():.4g}; {self.release.receipt}>"
+        return f"<Fit: {self.kind} of {self.n_steps} steps, excess risk at most {self.bound():.4g}; {self.release.receipt}>"
 
 
 def lp_rr_sgd(
@@ -130,7 +109,7 @@ def lp_rr_sgd(
     given = as_features(X)
     if len(given) != len(vault):
         raise InvalidArgument(f"X must have one row per row of the vault ({len(vault)}), got {len(given)}.")
-    plan = _Pass.checked(given, asked, len(vault.classes), loss, parameter_set, order, start, batch_size, steps)
+    plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, order, start, batch_size, steps)
     release = vault.release(mechanism, rows, priors=priors, source=source, name=name)
     return _one_pass(given, release, estimator, loss, parameter_set, plan, average=average)
 
@@ -163,9 +142,7 @@ def sgd_on_release(
         raise InvalidArgument(
             f"X must have one row per row of the vault; it has {len(given)}, too few for the release."
         )
-    plan = _Pass.checked(
-        given, release.rows, len(release.classes), loss, parameter_set, order, start, batch_size, steps
-    )
+    plan = Plan.checked(given, release.rows, len(release.classes), loss, parameter_set, order, start, batch_size, steps)
     return _one_pass(given, release, estimator, loss, parameter_set, plan, average=average)
 
 
@@ -175,7 +152,7 @@ def _one_pass(
     estimator: Unbiased,
     loss: Loss,
     parameter_set: ParameterSet,
-    plan: _Pass,
+    plan: Plan,
     *,
     average: bool,
 ) -> Fit:
@@ -199,68 +176,3 @@ def _one_pass(
         moment=plan.batched(estimator.moment(lipschitz), lipschitz),
         averaged=average,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Pass:
-    """What a pass will do, checked: in which order it takes positions of the release, cut into steps, and where it starts."""
-
-    order: Rows
-    cuts: Rows
-    start: Floats
-    steps: str
-
-    @classmethod
-    def checked(
-        cls,
-        X: NDArray[Any],
-        rows: Rows,
-        n_classes: int,
-        loss: Loss,
-        parameter_set: ParameterSet,
-        order: Any,
-        start: Any,
-        batch_size: int,
-        steps: str,
-    ) -> _Pass:
-        if not isinstance(loss, Loss) or not isinstance(parameter_set, ParameterSet):
-            raise InvalidArgument(
-                "loss and parameter_set must be of labeldp.convex, such as Logistic(norm_bound=1) and Ball(radius=1)."
-            )
-        if loss.n_classes != n_classes:
-            raise InvalidArgument(
-                f"loss must have the classes of the labels ({n_classes}), got one for {loss.n_classes}."
-            )
-        dimension = loss.dimension(X)
-        parameter_set.check(dimension)
-        first = parameter_set.middle(dimension) if start is None else member(start, parameter_set, dimension)
-        loss.check(X if len(rows) == len(X) else X[rows], first)
-        n_steps = -(-len(rows) // checks.integer(batch_size=batch_size, at_least=1))
-        cuts = np.arange(n_steps + 1) * len(rows) // n_steps  # steps of nearly equal size
-        return cls(permutation(order, len(rows)), cuts, first, checks.one_of(bounds.STEPS, steps=steps))
-
-    @property
-    def n_steps(self) -> int:
-        return len(self.cuts) - 1
-
-    def batched(self, moment: float, lipschitz: float) -> float:
-        """Return G for the mean of a batch: the noise is averaged, the risk's own gradient, at most L long, is not."""
-        smallest = int(np.diff(self.cuts).min())
-        return math.sqrt(lipschitz**2 + (moment**2 - lipschitz**2) / smallest)
-
-    def batches(self, X: NDArray[Any], release: Release) -> Iterator[tuple[NDArray[Any], Floats]]:
-        """Yield the rows of each step and how much every label counts in them; gathered many steps at a time."""
-        size = int(np.diff(self.cuts).max()) * (len(release.classes) + math.prod(X.shape[1:]))
-        together = max(1, CELLS // size)
-        for first in range(0, self.n_steps, together):
-            cuts = self.cuts[first : first + together + 1]
-            positions = self.order[cuts[0] : cuts[-1]]
-            x, c = _taken(X, release.rows[positions]), weights(release, positions)
-            for begin, end in pairwise((cuts - cuts[0]).tolist()):
-                yield x[begin:end], c[begin:end]
-
-
-def _taken(X: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    consecutive = bool((np.diff(rows) == 1).all())
-    x = X[rows[0] : rows[-1] + 1] if consecutive else X[rows]
-    return x.astype(np.float64, copy=False)

@@ -16,6 +16,7 @@ from labeldp.vault.receipt import Receipt
 from labeldp.vault.spool import Spool
 
 T = TypeVar("T", bound=Stored)
+Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +77,25 @@ def _earlier(ledger: Ledger, request: dict[str, Any]) -> tuple[Entry | None, str
 
 
 def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:
-    """Draw and spool; if that fails, say no more than how, with no frame that holds a label or a lost draw."""
+    return guarded(
+        lambda: _drawn_and_spooled(ledger, spool, entry, prepared),
+        f"after it was charged (ledger entry {entry.number}). Nothing was handed over: ask the same again, and it is completed "
+        "under the same charge.",
+    )
+
+
+def guarded(draw: Callable[[], Drawn], what_now: str) -> Drawn:
+    """Draw; if that fails, say no more than how, with no frame that holds a label, noise or a lost draw."""
     failure: type[BaseException]
     try:
-        return _drawn_and_spooled(ledger, spool, entry, prepared)
+        return draw()
     except VaultClosed:
         raise
     except BaseException as error:
         failure = type(error)
     if not issubclass(failure, Exception):
         raise failure  # Ctrl-C and its like, without the frames they interrupted
-    raise LabelDPError(
-        f"The draw failed inside the vault ({failure.__name__}) after it was charged (ledger entry {entry.number}). Nothing "
-        "was handed over: ask the same again, and it is completed under the same charge."
-    )
+    raise LabelDPError(f"The draw failed inside the vault ({failure.__name__}) {what_now}")
 
 
 def _drawn_and_spooled(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:

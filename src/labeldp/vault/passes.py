@@ -21,11 +21,13 @@ from labeldp.budget.certificate import PASS
 from labeldp.errors import InvalidArgument, LabelDPError, VaultClosed
 from labeldp.mechanisms.normal import Integers, NormalResponse
 from labeldp.randomness import Bits
+from labeldp.vault.answering import guarded
 from labeldp.vault.receipt import Receipt
 
 Rows = NDArray[np.int64]
 
 QUERY = PASS
+WHAT_NOW = "in a pass. Nothing was handed over; these rows count as answered."
 ANSWERS = "each row at most once"
 TABLES = "public inputs and this pass's own earlier answers"
 
@@ -121,7 +123,7 @@ class NormalPass:
             if self._over:
                 raise LabelDPError("This pass is over. Another pass over the same rows is charged anew.")
             self._check(asked)
-            return self._answered(asked, vectors)
+            return guarded(lambda: self._drawn(asked, vectors), WHAT_NOW)
 
     def _check(self, asked: Rows) -> None:
         if not self._in_pass[asked].all():
@@ -131,21 +133,6 @@ class NormalPass:
                 "rows must each be answered at most once in a pass; some of these were answered already. Another answer about "
                 "them is another pass, with its own charge."
             )
-
-    def _answered(self, asked: Rows, vectors: Integers) -> Integers:
-        """Draw; if that fails, say no more than how, with no frame that holds a label or noise."""
-        failure: type[BaseException]
-        try:
-            return self._drawn(asked, vectors)
-        except VaultClosed:
-            raise
-        except BaseException as error:
-            failure = type(error)
-        if not issubclass(failure, Exception):
-            raise failure  # Ctrl-C and its like, without the frames they interrupted
-        raise LabelDPError(
-            f"The draw failed inside the vault ({failure.__name__}). Nothing was handed over; these rows count as answered."
-        )
 
     def _drawn(self, asked: Rows, vectors: Integers) -> Integers:
         noise = self._noise(len(asked) * self._mechanism.dimension).reshape(len(asked), -1)

@@ -1,0 +1,124 @@
+"""What LP-RR-SGD and LP-Normal-SGD share: a plan of one pass over the rows, and what such a pass found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.convex import bounds
+from labeldp.convex.estimator import weights
+from labeldp.convex.given import member, permutation
+from labeldp.convex.losses import CELLS, Loss
+from labeldp.convex.numbers import Floats
+from labeldp.convex.sets import ParameterSet
+from labeldp.errors import InvalidArgument
+from labeldp.vault import Release
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Found:
+    """What one pass of SGD found.
+
+    Attributes
+    ----------
+    weights : the parameters: the last iterate, or the mean of all if that was asked for.
+    n_steps, scale : the step sizes are scale / sqrt(t) for t = 1 .. n_steps.
+    diameter, lipschitz : D of the set and L of the loss.
+    moment : G, with E|gradient estimate|^2 <= G^2 in every step.
+    """
+
+    weights: Floats
+    n_steps: int
+    scale: float
+    diameter: float
+    lipschitz: float
+    moment: float
+    averaged: bool
+
+    @property
+    def step_sizes(self) -> Floats:
+        return self.scale / np.sqrt(np.arange(1, self.n_steps + 1))
+
+    @property
+    def kind(self) -> str:
+        return "mean of the iterates" if self.averaged else "last iterate"
+
+    def of_the_pass(self) -> float:
+        """Return the most that the excess risk is in the mean, if every gradient was unbiased."""
+        iterate = bounds.average_iterate if self.averaged else bounds.last_iterate
+        return iterate(self.n_steps, diameter=self.diameter, moment=self.moment, scale=self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a pass will do, checked: in which order it takes positions of the release, cut into steps, and where it starts."""
+
+    order: Rows
+    cuts: Rows
+    start: Floats
+    steps: str
+
+    @classmethod
+    def checked(
+        cls,
+        X: NDArray[Any],
+        rows: Rows,
+        n_classes: int,
+        loss: Loss,
+        parameter_set: ParameterSet,
+        order: Any,
+        start: Any,
+        batch_size: int,
+        steps: str,
+    ) -> Plan:
+        if not isinstance(loss, Loss) or not isinstance(parameter_set, ParameterSet):
+            raise InvalidArgument(
+                "loss and parameter_set must be of labeldp.convex, such as Logistic(norm_bound=1) and Ball(radius=1)."
+            )
+        if loss.n_classes != n_classes:
+            raise InvalidArgument(
+                f"loss must have the classes of the labels ({n_classes}), got one for {loss.n_classes}."
+            )
+        dimension = loss.dimension(X)
+        parameter_set.check(dimension)
+        first = parameter_set.middle(dimension) if start is None else member(start, parameter_set, dimension)
+        loss.check(X if len(rows) == len(X) else X[rows], first)
+        n_steps = -(-len(rows) // checks.integer(batch_size=batch_size, at_least=1))
+        cuts = np.arange(n_steps + 1) * len(rows) // n_steps  # steps of nearly equal size
+        return cls(permutation(order, len(rows)), cuts, first, checks.one_of(bounds.STEPS, steps=steps))
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.cuts) - 1
+
+    def batched(self, moment: float, lipschitz: float) -> float:
+        """Return G for the mean of a batch: the noise is averaged, the risk's own gradient, at most L long, is not."""
+        smallest = int(np.diff(self.cuts).min())
+        return math.sqrt(lipschitz**2 + (moment**2 - lipschitz**2) / smallest)
+
+    def batches(self, X: NDArray[Any], release: Release) -> Iterator[tuple[NDArray[Any], Floats]]:
+        """Yield the rows of each step and how much every label counts in them; gathered many steps at a time."""
+        size = int(np.diff(self.cuts).max()) * (len(release.classes) + math.prod(X.shape[1:]))
+        together = max(1, CELLS // size)
+        for first in range(0, self.n_steps, together):
+            cuts = self.cuts[first : first + together + 1]
+            positions = self.order[cuts[0] : cuts[-1]]
+            x, c = taken(X, release.rows[positions]), weights(release, positions)
+            for begin, end in pairwise((cuts - cuts[0]).tolist()):
+                yield x[begin:end], c[begin:end]
+
+
+def taken(X: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """Return rows of X as numbers, without a copy where they stand together."""
+    consecutive = bool((np.diff(rows) == 1).all())
+    x = X[rows[0] : rows[-1] + 1] if consecutive else X[rows]
+    return x.astype(np.float64, copy=False)
