@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from labeldp.errors import InvalidArgument
 from labeldp.runs import Recipe, recipe
 from labeldp.runs.families import SKLEARN_MODELS, means_nothing
-from labeldp.runs.recipe import MECHANISMS, Prior, ReleasePlan, Table, Training
+from labeldp.runs.recipe import MECHANISMS, Prior, ReleasePlan, Student, Table, Training
 
 LEAST = Recipe(data="digits", model="linear", epsilon="2")
 
@@ -58,6 +58,8 @@ def recipes(draw):
         "model": st.sampled_from(SKLEARN_MODELS) if own_file else st.sampled_from(["linear", "it's", *SKLEARN_MODELS]),
     }
     where = {key: st.just(draw(values)) for key, values in where.items()}
+    own_arrays = own_file or (draw(where["features"]) or "").startswith("arrays")
+    student = st.none() | of(Student, model=st.sampled_from(["tiny-conv", "it's"]), rounds=st.integers(1))
     mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
     idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
@@ -65,6 +67,7 @@ def recipes(draw):
     training = of(Training, **({"mixup": mixup, "bag_rounds": bag_rounds} | idle_values))
     units = draw(st.integers(2, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
+    where["student"] = st.none() if own_arrays else student
     return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=training, **where))
 
 
@@ -81,16 +84,26 @@ def test_any_recipe_can_be_changed_into_any_other_of_the_same_absent_values(firs
     values["training"] = {key: each for key, each in values["training"].items() if not means_nothing(second.model, key)}
     flat = {
         f"{table}.{key}": value
-        for table in ("table", "prior", "release", "training")
+        for table in ("table", "prior", "release", "training", "student")
         for key, value in (values.pop(table) or {}).items()
     }
-    changes = {table: None for table in ("table", "prior") if getattr(second, table) is None} | values | flat
+    changes = {table: None for table in ("table", "prior", "student") if getattr(second, table) is None} | values | flat
     assert first.changed(changes) == second
 
 
 def test_the_whole_recipe_is_written():
     values = tomllib.loads(LEAST.toml())
-    absent = {"rows", "about", "features", "table", "prior", "split", "averaging", "filter"}  # None, which TOML has not
+    absent = {
+        "rows",
+        "about",
+        "features",
+        "table",
+        "prior",
+        "student",
+        "split",
+        "averaging",
+        "filter",
+    }  # None, which TOML has not
     absent |= {"rounds", "folds", "bag_rounds"}  # of the other models, and of counts of clusters
     assert {*values, *values["release"], *values["training"]} | absent == {
         item.name for kind in (Recipe, ReleasePlan, Training) for item in fields(kind)

@@ -83,6 +83,8 @@ class TrainingProgress:
         self._stages = recipe.release.stages
         epochs = recipe.training.rounds if by_rounds else recipe.training.epochs
         self._epochs = epochs * (1 + (recipe.training.bag_rounds or 0))
+        self._student_epochs = recipe.student.rounds * recipe.student.epochs if recipe.student is not None else 0
+        self._last = recipe.trainings + (recipe.student is not None)
         self._unit = "round" if by_rounds else "epoch"
         self._released_earlier = released_earlier
         self._tasks: dict[int, TaskID] = {}
@@ -91,7 +93,7 @@ class TrainingProgress:
 
     def __call__(self, record: dict[str, Any]) -> None:
         kind, stage = record["kind"], record.get("stage", 0)
-        if kind in ("stage", "hold-out"):
+        if kind in ("stage", "student", "hold-out"):
             self._complete_all()  # a resumed stage may have been done
         if kind == "ledger":
             say(
@@ -110,12 +112,19 @@ class TrainingProgress:
             if stage or not self._stages:  # otherwise counts are only the prior of stage 1
                 name = f"stage {stage} of {self._stages}" if stage else "clusters"
                 self._tasks[stage] = self._progress.add_task(name, total=self._epochs, unit=self._unit, figures="")
+        elif kind == "student":
+            say(
+                f"Student: learns what the model and the answers say together of {record['rows']:,} rows. Nothing is asked."
+            )
+            self._tasks[stage] = self._progress.add_task(
+                "student", total=self._student_epochs, unit="epoch", figures=""
+            )
         elif kind == "epoch":
             task, total, figures = self._tasks[stage], record["epochs"], self._figures(record)
             self._progress.update(task, completed=record["epoch"], total=total, figures=figures)
         elif kind == "test":
             self._complete_all()
-            if stage < self._stages and "accuracy" in record:
+            if stage < self._last and "accuracy" in record:
                 say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
 
     def _complete_all(self) -> None:

@@ -6,6 +6,7 @@ from labeldp.learning.learner import Beliefs, Examples, Filtered, Learner
 from labeldp.learning.multistage import MultiStage
 from labeldp.learning.partition import Partition
 from labeldp.learning.selection import Choice, select
+from labeldp.learning.student import Lesson, together
 
 __all__ = [
     "Beliefs",
@@ -14,8 +15,10 @@ __all__ = [
     "Examples",
     "Filtered",
     "Learner",
+    "Lesson",
     "MultiStage",
     "Partition",
     "fit_bags",
     "select",
+    "together",
 ]

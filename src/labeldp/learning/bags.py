@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument
@@ -44,13 +45,14 @@ def fit_bags(
     _likelihood(counts, local)  # which raises, before any training, where reports do not fit
     model = copy.deepcopy(learner).fit(X, evidence.posterior(local, [evidence.beliefs_of(counts)]))
     for _ in range(rounds):
-        model = copy.deepcopy(learner).fit(X, bag_beliefs(model, X, counts, local), start=model)
+        believed = bag_beliefs(model.predict_proba(X[counts.rows]), counts, local)
+        model = copy.deepcopy(learner).fit(X, believed, start=model)
     return model
 
 
-def bag_beliefs(model: Learner, X: Any, counts: HistogramRelease, local: Sequence[Release]) -> Beliefs:
-    """Return what a model's predictions, noisy counts and reports say of each counted row, together."""
-    shares = bag_posterior(model.predict_proba(X[counts.rows]) * _likelihood(counts, local), counts)
+def bag_beliefs(predicted: NDArray[np.floating[Any]], counts: HistogramRelease, local: Sequence[Release]) -> Beliefs:
+    """Return what predictions, noisy counts and reports say of each counted row, together."""
+    shares = bag_posterior(predicted * _likelihood(counts, local), counts)
     return Beliefs(counts.rows, shares, [counts, *local])
 
 

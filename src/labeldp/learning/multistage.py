@@ -336,7 +336,8 @@ class MultiStage:
         for rounds_done in range(self.bag_rounds + 1):
             if rounds_done:
                 assert model is not None and self.counts_ is not None
-                examples = [bag_beliefs(model, X, self.counts_, self.releases_)]
+                predicted = model.predict_proba(X[self.counts_.rows])
+                examples = [bag_beliefs(predicted, self.counts_, self.releases_)]
             begun = copy.deepcopy(learner)
             model = begun.fit(
                 X,
@@ -391,18 +392,18 @@ class MultiStage:
     def _learners(self) -> list[Learner]:
         given = self.learner
         if isinstance(given, Sequence):
-            if len(given) != self._trainings:
-                raise InvalidArgument(f"learner must be one, or one per stage ({self._trainings}); got {len(given)}.")
+            if len(given) != self.trainings:
+                raise InvalidArgument(f"learner must be one, or one per stage ({self.trainings}); got {len(given)}.")
             return [copy.deepcopy(each) for each in given]
-        return [copy.deepcopy(given) for _ in range(self._trainings)]
+        return [copy.deepcopy(given) for _ in range(self.trainings)]
 
     @property
-    def _trainings(self) -> int:
+    def trainings(self) -> int:
         """How many models are trained: one per stage, or one on counts alone."""
         return max(self.stages, 1)
 
     def _shares(self) -> tuple[float, ...]:
-        return check_shares(self.split, self._trainings)
+        return check_shares(self.split, self.trainings)
 
     def _epsilons(self, epsilon: Any) -> tuple[Epsilon | None, Epsilon | None]:
         """Return what the counts of clusters cost, and what each stage's response costs; None for what is not asked."""

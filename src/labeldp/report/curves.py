@@ -25,7 +25,7 @@ def loss(run: Run) -> str:
         for stage, epochs in _by_stage([epoch for epoch in run.epochs if has_loss(epoch)]).items():
             at = [starts[stage] + epoch.epoch for epoch in epochs]
             (line,) = axes.plot(at, [epoch.loss for epoch in epochs], "-o", color=svg.BLUE, ms=_dot(run), lw=1.6, mew=0)
-            says = [f"{name_of(stage)}, epoch {epoch.epoch}: loss {epoch.loss:.4g}" for epoch in epochs]
+            says = [f"{name_of(run, stage)}, epoch {epoch.epoch}: loss {epoch.loss:.4g}" for epoch in epochs]
             sheet.mark(line, f"stage-{stage}", says)
 
     return svg.draw("loss", "Training loss per epoch.", paint, height=235)
@@ -44,7 +44,7 @@ def learning(run: Run, measure: Measure) -> str:
             axes.fill_between(at, values - errors, values + errors, color=svg.BLUE, alpha=0.18, linewidth=0)
             (line,) = axes.plot(at, values, "-o", color=svg.BLUE, ms=_dot(run), lw=1.6, mew=0)
             says = [
-                f"{name_of(stage)}, epoch {epoch.epoch}: {measure.show(one.value)} ± {measure.show(one.standard_error)}"
+                f"{name_of(run, stage)}, epoch {epoch.epoch}: {measure.show(one.value)} ± {measure.show(one.standard_error)}"
                 for epoch, one in zip(epochs, held, strict=True)
             ]
             sheet.mark(line, f"hold-out-stage-{stage}", says)
@@ -55,7 +55,7 @@ def learning(run: Run, measure: Measure) -> str:
                 [at_end], [test.value], "D", color=svg.ORANGE, ms=9, mec=svg.CARD, mew=1.5, zorder=5, clip_on=False
             )
             sheet.mark(
-                mark, f"test-stage-{test.stage}", [f"after {name_of(test.stage)}: {measure.show(test.value, 2)}"]
+                mark, f"test-stage-{test.stage}", [f"after {name_of(run, test.stage)}: {measure.show(test.value, 2)}"]
             )
             side = "right" if at_end > 0.85 * last else "center"
             beside = [_held(epoch, measure) for epoch in run.epochs if epoch.stage == test.stage]
@@ -92,7 +92,7 @@ def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[int, int]]:
         if start:
             axes.axvline(start + 0.5, color=svg.LINE, linewidth=1, zorder=0)
         room = lengths[stage] / total * (sheet.width - 58) > 48
-        words = name_of(stage) if room else str(stage)
+        words = name_of(run, stage) if room else str(stage)
         at = (start + 0.5 if start else 0, 1)
         axes.annotate(
             words,
@@ -113,8 +113,10 @@ def _end(run: Run, starts: dict[int, int], stage: int) -> int:
     return starts[stage] + max([epoch.epoch for epoch in run.epochs if epoch.stage == stage], default=1)
 
 
-def name_of(stage: int) -> str:
-    """Return what a training is called; stage 0 is one on counts alone."""
+def name_of(run: Run, stage: int) -> str:
+    """Return what a training is called: stage 0 is one on counts alone, and what follows the last release is a student's."""
+    if run.stages and stage > max(each.stage for each in run.stages):
+        return "student"
     return f"stage {stage}" if stage else "clusters"
 
 

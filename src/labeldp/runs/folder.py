@@ -51,6 +51,7 @@ class RunFolder:
         self.ledger_file = self.path / "ledger"
         self.metrics_file = self.path / "metrics.jsonl"
         self.clusters_file = self.path / "clusters.npz"
+        self.student_file = self.path / "student.safetensors"
         self.report_file = self.path / "report.html"
 
     @property
@@ -142,7 +143,7 @@ class RunFolder:
             )
 
     def _train_otherwise(self, recipe: Recipe) -> None:
-        models = [self.path / name for name in MODEL_FILES.values()]
+        models = [self.student_file, *(self.path / name for name in MODEL_FILES.values())]
         for trained in (*self.path.glob("checkpoint-*.pt"), self.metrics_file, *models, self.report_file):
             trained.unlink(missing_ok=True)
         write_whole(self.recipe_file, recipe.toml())

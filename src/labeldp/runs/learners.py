@@ -107,7 +107,7 @@ def check_readable(recipe: Recipe, releases: list[Release | HistogramRelease]) -
         TrainingSet.of(releases, recipe.training.loss)
 
 
-def loaded(model: str, inputs: Inputs, n_classes: int, file: Path) -> Learner:
+def loaded(model: str, inputs: Inputs, n_classes: int, file: Path, *, mirror: bool = False) -> Learner:
     """Return a fitted model from its file."""
     if family_of(model) == "sklearn":
         with needs_sklearn(model):
@@ -115,7 +115,7 @@ def loaded(model: str, inputs: Inputs, n_classes: int, file: Path) -> Learner:
         return SklearnLearner(named.build(model, inputs, n_classes)).load(file)
     with needs_torch(model):
         from labeldp.torch import TorchLearner, models
-    return TorchLearner(models.build(model, inputs, n_classes)).load(file)
+    return TorchLearner(models.build(model, inputs, n_classes), mirror=mirror).load(file)
 
 
 def _estimator(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:  # noqa: ARG001
@@ -147,6 +147,30 @@ def _net(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:
         averaging=how.averaging,
         seed=recipe.seed + stage,
         fabric=fabric,
+    )
+
+
+def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None) -> Learner:
+    """Return the network of a recipe's [student], which reads the data as it is and learns soft targets."""
+    from labeldp.torch import Augmentation, TorchLearner, models
+
+    how = recipe.student
+    assert how is not None
+    return TorchLearner(
+        models.build(how.model, data.inputs, len(data.classes), seed=recipe.seed),
+        loss="likelihood",
+        epochs=how.epochs,
+        batch_size=how.batch_size,
+        learning_rate=how.learning_rate,
+        momentum=how.momentum,
+        weight_decay=how.weight_decay,
+        schedule=how.schedule,
+        mixup=how.mixup,
+        augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
+        averaging=how.averaging or None,
+        mirror=how.flip,
+        seed=recipe.seed,
+        fabric=None if isinstance(fabric, OneProcess) else fabric,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.errors import InvalidArgument
+from labeldp.learning import Learner, together
 from labeldp.runs import inputs, learners, rows, specs
 from labeldp.runs.families import family_of
 from labeldp.runs.folder import RunFolder
@@ -41,6 +42,11 @@ class Run:
             self.inputs = self._read_inputs  # features that a user computes
         self.data_dir = None if facts["data_dir"] is None else Path(facts["data_dir"])
         self._learner = learners.loaded(self.recipe.model, self._read_inputs, len(self.classes), folder.model_file)
+        how = self.recipe.student
+        self._student: Learner | None = None
+        if how is not None:
+            file = folder.student_file
+            self._student = learners.loaded(how.model, self.inputs, len(self.classes), file, mirror=how.flip)
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return one row of K probabilities per row of X.
@@ -48,6 +54,11 @@ class Run:
         Images are bytes (n, C, H, W), also where the model reads features of them; of a run on arrays of one's own X are such
         features. Of a table of one's own X is a DataFrame with its columns; see `labeldp.datasets.table.read_features`.
         """
+        taught = self._taught(X)
+        return taught if self._student is None else together(taught, self._student.predict_proba(X))
+
+    def _taught(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the probabilities of the last stage's model."""
         if self._extractor is None or not len(X):
             return self._predicted(
                 X if self._extractor is None else np.empty((0, self._read_inputs["size"]), np.float32)

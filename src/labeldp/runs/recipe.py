@@ -134,6 +134,36 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Student:
+    """A network on the inputs themselves, taught by the model of the last stage; both predict together. Changing it is free.
+
+    Attributes
+    ----------
+    rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
+    flip : also predicts the mean over an image and its mirror image.
+    """
+
+    model: str
+    rounds: int = 1
+    epochs: int = 10
+    batch_size: int = 256
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: str = "linear"
+    mixup: float = 0.0
+    averaging: float = 0.998
+    crop: int = 0
+    flip: bool = False
+    cutout: int = 0
+
+    def __post_init__(self) -> None:
+        checks.integer(**{"student.rounds": self.rounds}, at_least=1)
+        if family_of(self.model) == "sklearn":
+            raise InvalidArgument(f"student.model must be one of torch's networks, got {self.model}.")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What to train on what, at which epsilon.
 
@@ -153,6 +183,7 @@ class Recipe:
     prior: Prior | None = None
     release: ReleasePlan = field(default_factory=ReleasePlan)
     training: Training = field(default_factory=Training)
+    student: Student | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", str(Epsilon.of(self.epsilon)))
@@ -162,6 +193,7 @@ class Recipe:
         checks.one_of(tuple(MECHANISMS), mechanism=plan.mechanism)
         self._check_features()
         self._check_prior()
+        self._check_student()
         self._settle_bag_rounds()
         self._check_settings(
             item.name for item in fields(Training) if getattr(self.training, item.name) != item.default
@@ -218,6 +250,14 @@ class Recipe:
             raise InvalidArgument(
                 "release.stages must be 0 where [prior] takes all of epsilon, and at least 1 where it takes a part; got "
                 f"{stages} stages, and a part of {part} of {self.epsilon}."
+            )
+
+    def _check_student(self) -> None:
+        own_features = self.features is not None and specs.parse(self.features).kind == "arrays"
+        if self.student is not None and (self.table is not None or own_features):
+            raise InvalidArgument(
+                "[student] reads the inputs of a dataset beside the features that are made of them: it is not for a file or "
+                "arrays of one's own."
             )
 
     @property
@@ -280,6 +320,8 @@ class Recipe:
             given["table"] = _filled(Table, given["table"], f"{source}, [table]")
         if given.get("prior") is not None:
             given["prior"] = _filled(Prior, given["prior"], f"{source}, [prior]")
+        if given.get("student") is not None:
+            given["student"] = _filled(Student, given["student"], f"{source}, [student]")
         recipe: Recipe = _filled(cls, given, source)
         recipe._check_settings(settings)
         return recipe
@@ -309,7 +351,9 @@ class Recipe:
     def toml(self) -> str:
         """Return the whole recipe as TOML."""
         values = self._values(self.model)
-        tables = {name: values.pop(name) for name in ("table", "prior", "release", "training") if name in values}
+        tables = {
+            name: values.pop(name) for name in ("table", "prior", "release", "training", "student") if name in values
+        }
         lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
@@ -421,7 +465,7 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
 
 
 def is_dataclass_value(value: Any) -> bool:
-    return isinstance(value, (Table, Prior, ReleasePlan, Training))
+    return isinstance(value, (Table, Prior, ReleasePlan, Training, Student))
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,13 @@ from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import MultiStage
 from labeldp.priors import Clusters
 from labeldp.runs import clusters as stage_0
-from labeldp.runs import inputs, learners, ledgers, tables
+from labeldp.runs import inputs, learners, ledgers, students, tables
 from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
 from labeldp.runs.grades import held_out, tested_on
 from labeldp.runs.inputs import Public
 from labeldp.runs.learners import OneProcess
 from labeldp.runs.recipe import Recipe
+from labeldp.runs.students import FinalModel
 from labeldp.vault import HistogramRelease, LabelVault, Release
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def train(
     clusters = _clusters(recipe, sealed.only_public(), public, used, folder, cache, watch, processes)
     multistage = stages_of(recipe, data, processes, clusters)
     multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
+    student = students.of(recipe, sealed.only_public(), processes)
     facts = _facts(recipe, sealed, public, data_dir, cache, processes) | {"command": command}
     facts = learners.once(
         processes, lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch)
@@ -89,6 +91,7 @@ def train(
             multistage.clusters = stage_0.prior_of(recipe, folder.keep_clusters(clusters))
         vault = sealed.vault(ledger=facts["ledger"], trust=_trust(recipe)) if first else None
         sealed = sealed.only_public()
+        journal = _journal(folder, watch, vault, facts) if vault is not None else None
         multistage.fit(
             data.X,
             vault,  # type: ignore[arg-type]  # None on other processes, which never ask
@@ -96,11 +99,12 @@ def train(
             rows=used,
             name=facts["name"],
             folder=folder.path,
-            watch=_journal(folder, watch, vault, facts) if vault is not None else None,
+            watch=journal,
             test=tested_on(data),
         )
+        model = students.taught(student, multistage, data, folder, journal)
         if vault is not None:
-            _finish(folder, multistage, data, _certificate(folder, vault, facts), watch)
+            _finish(folder, multistage, model, _certificate(folder, vault, facts), watch)
             vault.close()
     return folder
 
@@ -137,22 +141,25 @@ def train_again(
     multistage = stages_of(recipe, data, processes, _counted_clusters(recipe, holder))
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
+    student = students.of(recipe, unlabelled, processes)
     facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
     first = processes.is_global_zero
     with folder.locked() if first else nullcontext():
+        journal = _journal(folder, watch, None, facts) if first else None
         multistage.refit(
             data.X,
             folder.releases(),
             counts=folder.counts(),
             hold_out=folder.hold_out(),
             folder=folder.path,
-            watch=_journal(folder, watch, None, facts) if first else None,
+            watch=journal,
             test=tested_on(data),
         )
+        model = students.taught(student, multistage, data, folder, journal)
         if first:
             certificate = folder.certificate()
             certificate |= _covered(folder, certificate, LEARNED_FROM) | _unprotected(facts)
-            _finish(folder, multistage, data, certificate, watch)
+            _finish(folder, multistage, model, certificate, watch)
     return folder
 
 
@@ -485,12 +492,12 @@ def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, f
 
 
 def _finish(
-    folder: RunFolder, multistage: MultiStage, data: datasets.Dataset, certificate: Record, watch: Watch | None
+    folder: RunFolder, multistage: MultiStage, model: FinalModel, certificate: Record, watch: Watch | None
 ) -> None:
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
-    multistage.model_.save(folder.model_file)
+    model.save(folder)
     if multistage.hold_out_ is not None:
-        found = held_out(multistage.hold_out_, multistage.model_, data.X)
+        found = held_out(multistage.hold_out_, model.predict_proba(multistage.hold_out_.rows))
         folder.note(found)
         (watch or _nobody)(found)
     seconds = sum(record.get("seconds", 0.0) for record in folder.records() if record["kind"] == "epoch")

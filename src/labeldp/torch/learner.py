@@ -49,6 +49,7 @@ class TorchLearner:
     schedule : "linear" or "piecewise" (the paper's), "official" (its code's), "constant".
     mixup : alpha of Beta(alpha, alpha), one lam per batch; 0 for none.
     augmentation : what is done to images during training.
+    mirror : predict the mean over each image and its mirror image. For nets that were trained with flips.
     averaging : decay of an exponential moving average of the weights, which then predicts; None for none.
     seed : of shuffling, mixup, augmentation and dropout. No seed reaches privacy noise.
     fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
@@ -70,6 +71,7 @@ class TorchLearner:
         mixup: float = 0.0,
         augmentation: Augmentation | None = None,
         averaging: float | None = None,
+        mirror: bool = False,
         seed: int = 0,
         fabric: Fabric | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class TorchLearner:
             )
         if averaging is not None and not 0 <= averaging < 1:
             raise InvalidArgument(f"averaging must be a decay in [0, 1), such as 0.999, or None; got {averaging}.")
+        self.mirror = bool(mirror)
         self.augmentation = augmentation or Augmentation()
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self.module_: nn.Module | None = None
@@ -120,9 +123,9 @@ class TorchLearner:
         if self.mixup and not inputs.is_floating_point():
             raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
         Batches.of(len(X), self.batch_size, self.fabric.world_size)
-        if self.augmentation and np.ndim(X) != 4:
+        if (self.augmentation or self.mirror) and np.ndim(X) != 4:
             raise InvalidArgument(
-                f"augmentation is for images (rows, channels, height, width); X has shape {np.shape(X)}."
+                f"augmentation is for images (rows, channels, height, width), and so is mirror; X has shape {np.shape(X)}."
             )
 
     # ---- training ----------------------------------------------------------------------------------------------------
@@ -269,8 +272,11 @@ class TorchLearner:
         parts = []
         with torch.inference_mode():
             for at in range(0, max(len(X), 1), PREDICT_AT_ONCE):
-                logits = module(as_input(gather(X, slice(at, at + PREDICT_AT_ONCE), self.fabric.device)))
-                parts.append(torch.softmax(logits.float(), dim=1).cpu().numpy())
+                inputs = as_input(gather(X, slice(at, at + PREDICT_AT_ONCE), self.fabric.device))
+                shares = torch.softmax(module(inputs).float(), dim=1)
+                if self.mirror:
+                    shares = (shares + torch.softmax(module(inputs.flip(-1)).float(), dim=1)) / 2
+                parts.append(shares.cpu().numpy())
         module.train(training)
         return np.concatenate(parts)
 

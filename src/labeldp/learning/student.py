@@ -1,0 +1,134 @@
+"""A student: a learner that reads other inputs than its teacher, and learns what teacher and releases say of each row together.
+
+A linear model of good features learns fast from noisy answers, and stops early; a network on the images goes further, but only
+on targets that are mostly right. What the first predicts, times the likelihood of each row's own report, is such a target.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import checks
+from labeldp.errors import InvalidArgument
+from labeldp.learning import evidence
+from labeldp.learning.bags import bag_beliefs
+from labeldp.learning.learner import Beliefs, Epoch, Learner
+from labeldp.learning.multistage import MultiStage
+from labeldp.vault import HistogramRelease, Release
+
+L = TypeVar("L", bound=Learner)
+Probabilities = NDArray[np.floating[Any]]
+
+LEAST = 1e-9
+"""Below it no probability is believed when two models are put together: one alone rules nothing out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a student learns from: a teacher's predictions, and the releases that the teacher learned from.
+
+    Parameters
+    ----------
+    taught : the teacher's probabilities, one row for each of `rows`.
+    releases : reports on rows.
+    counts : of groups of rows, if there are any.
+    rounds : how often the student learns. After each, what it and its teacher predict together takes the teacher's place in the
+        targets of the next (EM, whose first step is the teacher's).
+
+    Privacy
+    -------
+    Free: only what was released, and what was learned from it, is read.
+    """
+
+    taught: Probabilities
+    releases: Sequence[Release] = ()
+    counts: HistogramRelease | None = None
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        checks.integer(rounds=self.rounds, at_least=1)
+        if not self._behind:
+            raise InvalidArgument("a lesson must be of releases: reports on rows, counts of groups, or both.")
+        checks.probabilities(self.taught, len(self.rows), len(self._behind[0].classes))
+
+    @classmethod
+    def of(cls, teacher: MultiStage, X: Any, *, rounds: int = 1) -> Lesson:
+        """Return the lesson that a fitted `MultiStage` can give, which reads X."""
+        lesson_of = partial(cls, releases=teacher.releases_, counts=teacher.counts_, rounds=rounds)
+        rows = spoken_of([*teacher.releases_, *([] if teacher.counts_ is None else [teacher.counts_])])
+        return lesson_of(teacher.predict_proba(X[rows]))
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The vault's rows that the releases speak of, in order."""
+        return spoken_of(self._behind)
+
+    @property
+    def _behind(self) -> list[Release | HistogramRelease]:
+        return [*self.releases, *([] if self.counts is None else [self.counts])]
+
+    def targets(self, predicted: Probabilities) -> Beliefs:
+        """Return what predictions and releases say together: prior times likelihood, adding up to the counts."""
+        if self.counts is not None:
+            order = np.searchsorted(self.rows, self.counts.rows)
+            return bag_beliefs(predicted[order], self.counts, self.releases)
+        return evidence.posterior(self.releases, [Beliefs(self.rows, predicted, self._behind)])
+
+    def teach(
+        self,
+        student: L,
+        X: Any,
+        *,
+        checkpoint: Callable[[int], Path | None] = lambda number: None,  # noqa: ARG005
+        watch: Callable[[L, Epoch], None] | None = None,
+    ) -> L:
+        """Return a copy of the student that has learned, round by round, each from where the last one ended.
+
+        Parameters
+        ----------
+        X : public inputs as the student reads them, one row per row of the vault.
+        checkpoint : from the number of a round, from 0, to its file.
+        watch : called with the student and a record at the end of each epoch; they are counted over all rounds.
+        """
+        model, predicted = None, self.taught
+        for number in range(self.rounds):
+            begun = copy.deepcopy(student)
+
+            def epoch_ended(number: int, begun: L, epoch: Epoch) -> None:
+                if watch is not None:
+                    done = number * epoch["epochs"] + epoch["epoch"]
+                    watch(begun, {**epoch, "epoch": done, "epochs": self.rounds * epoch["epochs"]})
+
+            model = begun.fit(
+                X,
+                [self.targets(predicted)],
+                start=model,
+                checkpoint=checkpoint(number),
+                watch=partial(epoch_ended, number, begun),
+            )
+            if number + 1 < self.rounds:
+                predicted = together(self.taught, model.predict_proba(X[self.rows]))
+        assert model is not None
+        return model
+
+
+def spoken_of(releases: Sequence[Release | HistogramRelease]) -> NDArray[np.int64]:
+    return np.unique(np.concatenate([each.rows for each in releases]))
+
+
+def together(one: Probabilities, other: Probabilities) -> Probabilities:
+    """Return the geometric mean of two models' probabilities, normalised: what both find likely is likely.
+
+    >>> together(np.array([[0.5, 0.5]]), np.array([[0.9, 0.1]])).tolist()
+    [[0.75, 0.25]]
+    """
+    joint = np.sqrt(np.maximum(one, LEAST).astype(np.float64) * np.maximum(other, LEAST))
+    return joint / joint.sum(axis=1, keepdims=True)

@@ -1,0 +1,109 @@
+"""The [student] of a recipe: a network on the inputs, taught by the last stage's model, with which it predicts together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labeldp import metrics
+from labeldp.datasets import Dataset
+from labeldp.learning import Learner, Lesson, MultiStage, together
+from labeldp.runs import learners
+from labeldp.runs.folder import Record, RunFolder, Watch
+from labeldp.runs.grades import tested
+from labeldp.runs.learners import OneProcess
+from labeldp.runs.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Probabilities = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Pupil:
+    """A student that has yet to learn, and the inputs that it reads."""
+
+    learner: Learner
+    data: Dataset
+    rounds: int
+
+
+@dataclass(frozen=True)
+class FinalModel:
+    """What a run ends with: the last stage's model and what it reads, and the student that it taught, if there is one."""
+
+    teacher: Learner
+    read: Dataset
+    student: Learner | None = None
+    inputs: Dataset | None = None
+
+    def predict_proba(self, rows: NDArray[np.int64]) -> Probabilities:
+        """Return the probabilities of rows of the vault."""
+        taught = self.teacher.predict_proba(self.read.X[rows])
+        if self.student is None or self.inputs is None:
+            return taught
+        return together(taught, self.student.predict_proba(self.inputs.X[rows]))
+
+    def test(self) -> Record:
+        """Return how student and teacher do on public test rows, together."""
+        assert self.student is not None and self.inputs is not None
+        taught = self.teacher.predict_proba(self.read.X_test)
+        return tested(self.read, together(taught, self.student.predict_proba(self.inputs.X_test)))
+
+    def save(self, folder: RunFolder) -> None:
+        if self.student is not None:
+            self.student.save(folder.student_file)
+        self.teacher.save(folder.model_file)  # last: with it the run can predict
+
+
+def of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess) -> Pupil | None:
+    """Return a recipe's student, which reads data as it is, or raise where it cannot."""
+    if recipe.student is None:
+        return None
+    with learners.needs_torch(recipe.student.model):
+        learner = learners.student_of(recipe, data, fabric)
+    learner.check(data.X, len(data.classes))
+    return Pupil(learner, data, recipe.student.rounds)
+
+
+def taught(
+    pupil: Pupil | None, stages: MultiStage, read: Dataset, folder: RunFolder, watch: Watch | None
+) -> FinalModel:
+    """Train a student on what the last stage's model and all releases say together, and return both.
+
+    Privacy
+    -------
+    Free: only releases and public inputs are read.
+    """
+    if pupil is None:
+        return FinalModel(stages.model_, read)
+    number, tell = stages.trainings + 1, watch or _nobody
+    lesson = Lesson.of(stages, read.X, rounds=pupil.rounds)
+    tell({"kind": "student", "stage": number, "rows": len(lesson.rows), "rounds": pupil.rounds})
+    held = stages.hold_out_
+
+    def epoch_ended(student: Learner, epoch: Record) -> None:
+        grade = None
+        if held is not None:
+            found = metrics.accuracy(held, student.predict_proba(pupil.data.X[held.rows]))
+            grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
+        tell({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
+
+    learner = lesson.teach(
+        pupil.learner,
+        pupil.data.X,
+        checkpoint=lambda done: folder.path / f"checkpoint-student-{done}.pt",
+        watch=epoch_ended if watch is not None else None,
+    )
+    model = FinalModel(stages.model_, read, learner, pupil.data)
+    if read.public_test is not None:
+        tell({"kind": "test", "stage": number, **model.test()})
+    return model
+
+
+def _nobody(record: Record) -> None:
+    """Nobody watches."""

@@ -1,0 +1,86 @@
+"""Runs with a student: taught for free by the last stage's model, with which it predicts together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import labeldp as ldp
+from labeldp import datasets, runs
+from labeldp.errors import InvalidArgument
+from labeldp.learning import together
+from labeldp.runs import Recipe
+
+DIGITS = datasets.load("digits")
+STUDENT = {"student.model": "tiny-conv", "student.rounds": 2, "student.epochs": 1, "student.batch_size": 32}
+
+
+@pytest.fixture(scope="module")
+def with_student(on_patches):
+    return on_patches.changed(STUDENT)
+
+
+@pytest.fixture(scope="module")
+def run(with_student, cache, one_thread, tmp_path_factory):
+    """A finished run with a student. Nobody changes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("labeldp.report.write_run", lambda *_, **__: None)
+        return runs.train(with_student, tmp_path_factory.mktemp("runs") / "run", cache=cache)
+
+
+def last(records, kind):
+    return [record for record in records if record["kind"] == kind][-1]
+
+
+def test_a_student_is_tested_together_with_its_teacher_after_the_last_stage(run):
+    records = run.records()
+    assert [record["stage"] for record in records if record["kind"] == "test"] == [1, 2, 3]
+    assert last(records, "student")["rows"] == 196  # all but the hold-out
+    assert last(records, "epoch")["epoch"] == 2
+    right = ldp.load(run.path).predict(DIGITS.X_test) == np.array(DIGITS.classes)[DIGITS.test_labels]
+    assert last(records, "test")["accuracy"] == pytest.approx(right.mean())
+
+
+def test_the_loaded_run_predicts_what_both_models_say_together(run):
+    loaded = ldp.load(run.path)
+    images = DIGITS.X_test[:50]
+    both = together(loaded._taught(images), loaded._student.predict_proba(images))
+    np.testing.assert_allclose(loaded.predict_proba(images), both)
+    assert not np.allclose(both, loaded._taught(images))
+
+
+def test_a_student_costs_nothing(run, recipe):
+    assert run.certificate()["guarantee"].startswith("Label differential privacy with epsilon 2 ")
+    assert [query["labels charged"] for query in run.certificate()["queries"]] == [4, 98, 98]
+
+
+def test_a_run_gets_a_student_later_for_free(run, with_student, cache, tmp_path):
+    other = with_student.changed({"student.rounds": 1, "student.flip": True})
+    again = runs.train_again(other, run.path, tmp_path / "again", cache=cache)
+    assert again.certificate()["queries"] == run.certificate()["queries"]
+    assert last(again.records(), "epoch")["epochs"] == 1
+    assert ldp.load(again.path).recipe.student.flip
+
+
+def test_a_recipe_with_a_student_survives_its_toml(with_student):
+    assert Recipe.parse(with_student.toml()) == with_student
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"student.model": "logistic"}, "one of torch's networks"),
+        ({"student.rounds": 0}, "student.rounds"),
+        ({"student.colour": 1}, "knows no 'colour'"),
+        ({"features": "arrays:a.npy,b.npy"}, "not for a file or arrays"),
+    ],
+)
+def test_a_student_that_cannot_be_is_refused_by_the_recipe(with_student, change, says):
+    with pytest.raises(InvalidArgument, match=says):
+        with_student.changed(change)
+
+
+def test_a_student_that_cannot_read_the_inputs_is_refused_before_anything_is_asked(with_student, cache, tmp_path):
+    with pytest.raises(InvalidArgument, match="takes inputs"):
+        runs.train(with_student.changed({"student.model": "ncf"}), tmp_path / "run", cache=cache)
+    assert not (tmp_path / "run" / "ledger").exists()
