@@ -25,9 +25,9 @@ epsilons = st.floats(0.01, 10).map(lambda e: round(e, 6))
 
 
 @given(n=st.integers(1, 10**6), D=st.floats(0.1, 10), G=st.floats(0.1, 10), c=st.floats(0.01, 10))
-def test_the_last_iterates_bound_is_smaller_than_the_one_shamir_and_zhang_state(n, D, G, c):
-    stated = (D**2 / c + c * G**2) * (2 + math.log(n + 1)) / math.sqrt(n + 1)
-    assert bounds.last_iterate(n, diameter=D, moment=G, scale=c) <= stated
+def test_the_last_iterates_bound_is_that_of_its_derivation_and_below_a_rounder_one(n, D, G, c):
+    rounder = (D**2 / c + c * G**2) * (2 + math.log(n + 1)) / math.sqrt(n + 1)
+    assert bounds.last_iterate(n, diameter=D, moment=G, scale=c) <= rounder
     assert bounds.last_iterate(n, diameter=D, moment=G) == pytest.approx(
         1.5 * D * G * (1 + math.fsum(1 / i for i in range(1, min(n, 10**4) + 1))) / math.sqrt(n + 1)
         if n <= 10**4
@@ -53,13 +53,45 @@ def test_no_last_iterate_or_mean_of_all_signs_exceeds_the_bound(noise, start, sc
         assert np.abs(passed / n).mean() <= bounds.average_iterate(n, diameter=D, moment=G, scale=c)
 
 
-def test_each_step_of_the_last_iterates_proof_holds():
+def test_each_sum_of_the_last_iterates_proof_holds():
     """The sums that docs/convex.md bounds: sum over t of 1/sqrt(t), and the telescoped distances."""
     T = 50
     for k in range(T):
         t = np.arange(T - k, T + 1)
         telescoped = 2 * (math.sqrt(T) - math.sqrt(T - k - 1))
         assert (1 / np.sqrt(t)).sum() <= telescoped <= 2 * (k + 1) / math.sqrt(T) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 20.0])
+@pytest.mark.parametrize("lowest", [-1.0, 0.0, 0.3])
+def test_each_step_of_the_last_iterates_proof_holds(noise, scale, lowest):
+    """|w - lowest| on [-1, 1] from -0.3: the mean over all 2^n noises of every suffix of the iterates, line by line."""
+    G, D, n = math.sqrt(1 + noise**2), 2.0, 9
+    T, c = n + 1, scale * D / G
+    A = D**2 / (2 * c) + c * G**2
+    signs = np.array(list(itertools.product([-1, 1], repeat=n)))
+    w = [np.full(len(signs), -0.3)]
+    for t in range(1, T):
+        g = np.where(w[-1] >= lowest, 1.0, -1.0) + noise * signs[:, t - 1]
+        w.append(np.clip(w[-1] - c / math.sqrt(t) * g, -1, 1))
+    risks = np.array([np.abs(each - lowest).mean() for each in w])
+    suffixes = [risks[T - 1 - k :].mean() for k in range(T)]
+    for k in range(T):
+        roots = (c * G**2 / 2) * (1 / np.sqrt(np.arange(T - k, T + 1))).sum()
+        limit = D**2 * (math.sqrt(T) - math.sqrt(T - k)) / (2 * c) + roots
+        from_there = ((w[T - 1 - k] - lowest) ** 2).mean() * math.sqrt(T - k) / (2 * c)
+        assert (k + 1) * (suffixes[k] - risks[T - 1 - k]) <= limit + 1e-9  # v is the suffix's first iterate
+        assert (k + 1) * suffixes[k] <= from_there + limit + 1e-9  # v is the minimiser, where the risk is 0
+        assert suffixes[k] - risks[T - 1 - k] <= A / math.sqrt(T)
+        assert k == 0 or suffixes[k - 1] <= suffixes[k] + A / (k * math.sqrt(T))
+    assert suffixes[-1] <= A / math.sqrt(T)
+
+
+@pytest.mark.parametrize("n", [10**18, 10**25])
+def test_rows_beyond_64_bits_have_a_bound(n):
+    expected = 1.5 * (1 + math.log(n) + np.euler_gamma) / math.sqrt(n)
+    assert bounds.last_iterate(n, diameter=1.0, moment=1.0) == pytest.approx(expected)
 
 
 # ---- LP-RR-SGD -------------------------------------------------------------------------------------------------------
@@ -136,6 +168,11 @@ def test_the_lower_bound_has_the_rate_of_the_lemma():
         rate = bounds.population_lower_rate(n, epsilon, **DL)
         assert 0.07 * rate < bounds.erm_lower(n, epsilon, **DL) < 0.08 * rate
     assert bounds.population_lower_rate(100, 5, **DL) == bounds.population_lower_rate(100, 1, **DL) == 0.6
+
+
+def test_a_tiny_epsilon_has_a_lower_bound_without_trying_every_grouping():
+    rate = bounds.population_lower_rate(10**12, "0.000000001", **DL)
+    assert 0.07 * rate < bounds.erm_lower(10**12, "0.000000001", **DL) < 0.08 * rate
 
 
 def test_full_dp_pays_for_the_dimension_and_label_dp_does_not():

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from labeldp import checks
 from labeldp.budget import Epsilon, Odds
+from labeldp.cli import plan_convex
 from labeldp.cli.options import ClassList, EpsilonText, data, json_option, print_json, words
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import GroupedResponse, GroupMechanism, RandomizedResponse, RRWithPrior
@@ -41,10 +42,39 @@ class Outlook:
 @click.option("--rows", "n_rows", required=True, type=click.IntRange(min=1), help="How many labels there are.")
 @click.option("--epsilon", "cost", required=True, type=EpsilonText(), help="The epsilon to plan for.")
 @click.option("--prior", help="How likely each class is believed to be, separated by commas; by default all equally.")
+@click.option("--convex", is_flag=True, help="Show what convex learning promises instead.")
+@click.option(
+    "--diameter", type=float, help="Of the parameter set, D; by default 2. With --convex, as all that follow."
+)
+@click.option("--lipschitz", type=float, help="How long a gradient can be, L; by default 1.")
+@click.option("--delta", help="Of LP-Normal-SGD, and of DP of rows and labels; by default 1e-6.")
+@click.option("--parameters", type=click.IntRange(min=1), help="How many the model has, p; by default as many as rows.")
 @json_option
-def plan(classes: int | list[str], n_rows: int, cost: Epsilon, prior: str | None, as_json: bool) -> None:
-    """Show what each mechanism would give at an epsilon: chance of the true label, information, advice."""
+def plan(
+    classes: int | list[str],
+    n_rows: int,
+    cost: Epsilon,
+    prior: str | None,
+    convex: bool,
+    as_json: bool,
+    **assumed: Any,
+) -> None:
+    """Show what each mechanism would give at an epsilon: chance of the true label, information, advice.
+
+    With --convex, show what is known of the excess risk of one pass of SGD: with label privacy, without, and with privacy
+    of whole rows; and how many rows it takes.
+    """
     n_classes = classes if isinstance(classes, int) else len(classes)
+    if convex:
+        if prior is not None:
+            raise click.UsageError(
+                "--prior is for mechanisms, and the bounds of --convex do not look at it: leave it out."
+            )
+        plan_convex.show(plan_convex.Problem(n_rows, n_classes, cost, **assumed), as_json=as_json)
+        return
+    foreign = [f"--{name}" for name, value in assumed.items() if value is not None]
+    if foreign:
+        raise click.UsageError(f"{', '.join(foreign)}: only for convex learning. Add --convex, or leave this out.")
     believed = _prior(prior, n_classes)
     mechanisms = (RandomizedResponse(cost), RRWithPrior(cost), GroupedResponse(cost))
     rows = [DEALINGS if mechanism.deals_at_random else 1 for mechanism in mechanisms]

@@ -21,14 +21,15 @@ from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import NormalResponse
 
 STEPS = ("theorem", "exact")
+MOST_GROUPINGS = 2**16  # that the lower bound tries: every one gives a bound, the best is near
 
 
 def last_iterate(n_steps: int, *, diameter: float, moment: float, scale: float | None = None) -> float:
     """Bound the excess risk of w_(n+1) after n steps w <- project(w - c / sqrt(t) g), where E|g|^2 <= G^2.
 
-    (D^2 / 2c + c G^2) (1 + H_n) / sqrt(n + 1) with H_n = 1 + 1/2 + .. + 1/n. This is Theorem 2 of Shamir and Zhang (2013), who
-    state (D^2 / c + c G^2) (2 + log T) / sqrt(T) for w_T: their proof gives this smaller constant. It is written out in
-    docs/convex.md. Needs convex risk and unbiased g; neither smoothness nor strong convexity. It falls from n = 2 on.
+    (D^2 / 2c + c G^2) (1 + H_n) / sqrt(n + 1) with H_n = 1 + 1/2 + .. + 1/n: the rate of Theorem 2 of Shamir and Zhang (2013).
+    docs/convex.md derives it with this constant, which owes nothing to theirs. Needs convex risk and unbiased g; neither
+    smoothness nor strong convexity. It falls from n = 2 on.
 
     Parameters
     ----------
@@ -159,7 +160,8 @@ def erm_lower(
     """
     n, exact = checks.integer(n_rows=n_rows, at_least=1), float(Epsilon.of(epsilon))
     fewest = 1 if dimension is None else -(-n // checks.integer(dimension=dimension, at_least=1))
-    k = np.arange(fewest, max(fewest, min(n, math.ceil(2 / exact))) + 1, dtype=np.float64)
+    most = max(fewest, min(n, math.ceil(2 / exact)))
+    k = np.arange(fewest, most + 1, 1 + (most - fewest) // MOST_GROUPINGS, dtype=np.float64)
     squares = (n // k) * k**2 + (n % k) ** 2
     together = np.minimum(k * exact, 700.0)  # beyond that the share is 1
     group_delta = share(delta=delta) * np.expm1(together) / math.expm1(exact)
@@ -234,4 +236,4 @@ def _spread(diameter: float, moment: float, scale: float | None) -> float:
 
 
 def _harmonic(n: int) -> float:
-    return float(digamma(n + 1) + np.euler_gamma)
+    return float(digamma(float(n + 1)) + np.euler_gamma)
