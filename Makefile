@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := src tests benchmarks examples
 
-.PHONY: demo test format study benchmark benchmark-priors benchmark-tabular benchmark-training clean
+.PHONY: demo test format study benchmark benchmark-convex benchmark-priors benchmark-tabular benchmark-training clean
 
 demo: .venv/.installed-demo
 	$(BIN)/labeldp demo
@@ -12,7 +12,7 @@ test: .venv/.installed-dev
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 format: .venv/.installed-dev
 	$(BIN)/ruff format $(CODE)
@@ -27,6 +27,10 @@ benchmark: .venv/.installed-dev
 benchmark-tabular: .venv/.installed-dev
 	$(BIN)/python benchmarks/tabular.py
 	$(BIN)/python benchmarks/imbalanced.py
+
+benchmark-convex: .venv/.installed-dev
+	$(BIN)/python benchmarks/convex_speed.py
+	$(BIN)/python benchmarks/convex_rates.py
 
 benchmark-priors: .venv/.installed-dev
 	$(BIN)/python benchmarks/patches.py

@@ -31,6 +31,7 @@ ROOMS = {
         *{"datasets", "bulk", "features", "priors", "torch", "sklearn", "learning", "metrics", "report"},
         *{"vault", "mechanisms", "budget"},
     },
+    "reproduce": {"runs", "report", "datasets", "learning", "vault", "mechanisms", "budget"},
 }
 LEAVES = {"cli"}
 CORE = {"numpy", "scipy", "click", "rich"}
@@ -53,6 +54,7 @@ FOREIGN = {
     "datasets": {"numpy", "sklearn", "statsmodels", "pandas"},
     "report": {"numpy", "matplotlib"},
     "runs": {"numpy", "torch", "lightning_fabric"},
+    "reproduce": {"numpy"},
     "cli": CORE | {"torch", "lightning_fabric", "pyarrow"},
 }
 STANDARD = __import__("sys").stdlib_module_names

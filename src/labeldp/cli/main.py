@@ -17,6 +17,7 @@ COMMANDS = {
     "plan": "What each mechanism would give at an epsilon, before any label is touched.",
     "predict": "Predict with a trained run.",
     "privatize": "Turn a column of labels in a CSV or Parquet file into a noisy one.",
+    "reproduce": "The paper's tables again, and ours beside them: run a recipe, record it, compare.",
     "train": "Train a model with label privacy: releases, certificate, report.",
     "vault": "Create, raise, inspect and verify a ledger.",
 }

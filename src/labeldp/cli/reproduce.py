@@ -1,0 +1,294 @@
+"""`labeldp reproduce`: the paper's tables again, and ours beside them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.box import SIMPLE_HEAD
+
+from labeldp.budget.epsilon import Epsilon
+from labeldp.cli.options import EpsilonText, cache_option, json_option, print_json
+from labeldp.cli.options import data as stdout
+from labeldp.errors import InvalidArgument, MissingExtra
+
+if TYPE_CHECKING:
+    from labeldp.reproduce import Entry, Job, Results
+
+WIDE = 160
+"""Columns of a table in a file or a pipe."""
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option(
+    "--epsilon", "epsilons", type=EpsilonText(), multiple=True, help="Repeatable; by default all of the recipe."
+)
+@click.option(
+    "--recipe",
+    "names",
+    multiple=True,
+    help="By its name, or a .toml file of your own; repeatable. By default best-local.",
+)
+@click.option(
+    "--draws", type=click.IntRange(min=1), default=1, show_default=True, help="Runs, each with noise of its own."
+)
+@click.option(
+    "--rows", type=click.IntRange(min=1), help="Use only the first so many rows; never pooled with whole runs."
+)
+@click.option(
+    "--results",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Where records are; by default benchmarks/results if there is such a folder here, else results.",
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/reproduce"), show_default=True, help="Where runs are."
+)
+@cache_option
+@click.option("--list", "listing", is_flag=True, help="List the recipes there are, of TABLE or of all tables.")
+@click.option("--show", is_flag=True, help="Run nothing: show what was recorded, of TABLE or of all tables.")
+@click.option("--estimate", is_flag=True, help="Run nothing: time an epoch, and record how long a run would take.")
+@click.option("--html", type=click.Path(path_type=Path), help="With --show: also write a page with figures and tables.")
+@json_option
+def reproduce(
+    table: str | None,
+    epsilons: tuple[Epsilon, ...],
+    names: tuple[str, ...],
+    draws: int,
+    rows: int | None,
+    folder: Path | None,
+    data_dir: Path | None,
+    out: Path,
+    cache: Path | None,
+    listing: bool,
+    show: bool,
+    estimate: bool,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a recipe of a table, record what it gives, and print paper, official code and ours side by side.
+
+    The same command again goes on where it was stopped. Every run looks at public test data; each look is logged.
+
+    \b
+    labeldp reproduce --list
+    labeldp reproduce fashion-mnist --recipe best-curator --epsilon 1 --draws 3
+    labeldp reproduce mnist --show
+    """
+    from labeldp.reproduce import Results, default_folder, find
+
+    if sum((listing, show, estimate)) > 1 or (html and not show):
+        raise click.UsageError("Give one of --list, --show and --estimate; --html goes with --show.")
+    if table is None and not (listing or show):
+        raise click.UsageError(f"Name a table: {', '.join(_tables(None))}. --list shows their recipes.")
+    chosen = _tables(table)
+    if listing:
+        _list(chosen, as_json)
+        return
+    results = Results(folder or default_folder())
+    if show:
+        _show(chosen, results, html, as_json)
+        return
+    assert table is not None
+    with _usage():
+        entries = find(table, names)
+    asked = [str(epsilon) for epsilon in epsilons]
+    cells = [(entry, epsilon) for entry in entries for epsilon in asked or entry.epsilons]
+    for entry, epsilon in cells:
+        if epsilon not in entry.epsilons:
+            listed = ", ".join(entry.epsilons)
+            _say(f"{entry.name} lists epsilon {listed}: at {epsilon} it is run with its base settings.")
+    _say(f"Results: {results.folder}")
+    where = {"data_dir": data_dir, "cache": cache}
+    made = _estimate(cells, results, **where) if estimate else _run(cells, results, draws, rows, out, **where)
+    if as_json:
+        print_json(made)
+    else:
+        _print(table, results)
+
+
+def _tables(table: str | None) -> tuple[str, ...]:
+    from labeldp.reproduce import recipes_of, tables
+
+    if table is None:
+        return tables()
+    with _usage():
+        recipes_of(table)
+    return (table,)
+
+
+def _list(tables: tuple[str, ...], as_json: bool) -> None:
+    from rich.table import Table
+
+    from labeldp.reproduce import recipes_of
+
+    entries = [entry for table in tables for entry in recipes_of(table)]
+    if as_json:
+        keys = ("table", "name", "trust", "epsilons", "data", "about")
+        print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
+        return
+    sheet = Table("table", "recipe", "trust", "epsilons", box=None, pad_edge=False)
+    for entry in entries:
+        sheet.add_row(entry.table, entry.name, entry.trust, " ".join(entry.epsilons))
+    stdout.print(sheet)
+
+
+def _run(
+    cells: list[tuple[Entry, str]],
+    results: Results,
+    draws: int,
+    rows: int | None,
+    out: Path,
+    data_dir: Path | None,
+    cache: Path | None,
+) -> list[dict[str, Any]]:
+    """Do the runs, one after another, draw by draw, and return their records."""
+    from labeldp import checks, datasets
+    from labeldp.reproduce import Job, performed
+    from labeldp.reproduce.running import recorded
+
+    with _usage():
+        jobs = [Job(entry, epsilon, draw, rows) for draw in range(1, draws + 1) for entry, epsilon in cells]
+    made, checked = [], set()
+    for job in jobs:
+        known = recorded(job, results, out)
+        if known is None and job.recipe.data not in checked:  # what cannot be run is no look at a test set
+            there = datasets.load(job.recipe.data, data_dir=data_dir).n_rows
+            checks.integer(rows=rows or there, at_least=1, at_most=there)
+            checked.add(job.recipe.data)
+        if known is None:
+            with _resumable(), _progress(job, out) as progress:
+                known = performed(job, results, out=out, data_dir=data_dir, cache=cache, watch=progress)
+        else:
+            _say(f"{_named(job)} is done and recorded.")
+        made.append(known)
+    return made
+
+
+@contextlib.contextmanager
+def _progress(job: Job, out: Path) -> Iterator[Any]:
+    from labeldp.cli.progress import TrainingProgress, say
+    from labeldp.learning.multistage import COUNTS
+
+    say(f"{_named(job)}, hash {job.hash[:16]}.")
+    answers = {0: COUNTS} | {number: f"release-{number}" for number in range(1, job.recipe.release.stages + 1)}
+    path = job.folder(out).path
+    with TrainingProgress(
+        job.drawn, released_earlier={n for n, name in answers.items() if (path / f"{name}.json").exists()}
+    ) as progress:
+        yield progress
+
+
+def _estimate(
+    cells: list[tuple[Entry, str]], results: Results, data_dir: Path | None, cache: Path | None
+) -> list[dict[str, Any]]:
+    """Time one epoch of each recipe, at the first of its epsilons, and record what each epsilon would take."""
+    from labeldp.reproduce import estimated
+    from labeldp.reproduce.estimate import measured
+
+    timed: dict[str, Any] = {}
+    made = []
+    for entry, epsilon in cells:
+        if entry.name not in timed:
+            _say(f"{entry.name}: timing an epoch on {entry.data}, with made-up labels.")
+            timed[entry.name] = measured(entry.at(epsilon), data_dir=data_dir, cache=cache)
+        command = f"labeldp reproduce {entry.table} --recipe {entry.named} --epsilon {epsilon} --estimate"
+        record = estimated(entry, epsilon, timed[entry.name], command)
+        results.append(entry.table, record)
+        made.append(record)
+    return made
+
+
+def _show(tables: tuple[str, ...], results: Results, html: Path | None, as_json: bool) -> None:
+    from labeldp.reproduce import pooled
+    from labeldp.reproduce.pooling import estimates
+
+    found = {table: results.records(table) for table in tables}
+    if as_json:
+        cells = [cell.plain() | {"table": table} for table in tables for cell in pooled(found[table])]
+        waiting = [each for table in tables for each in estimates(found[table]).values()]
+        print_json({"results": str(results.folder), "cells": cells, "estimates": waiting})
+        return
+    if not any(found.values()):
+        _say(f"There are no results in {results.folder} yet: labeldp reproduce TABLE runs a recipe and records it.")
+    sheets = []
+    for table in tables:
+        sheets += _print(table, results, plot=True)
+    if html is not None:
+        from labeldp.reproduce.plot import write_page
+
+        _say(f"Page: {write_page(html, sheets)}")
+
+
+def _print(table: str, results: Results, *, plot: bool = False) -> list[Any]:
+    """Print a table's sheets, and where its plot is if that is asked for; return the sheets."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from labeldp.reproduce import recipes_of, sheets_of
+
+    entries, records = recipes_of(table), results.records(table)
+    sheets = sheets_of(records, entries)
+    console = stdout if stdout.is_terminal else Console(highlight=False, width=WIDE)
+    for sheet in sheets:
+        printed = Table(box=SIMPLE_HEAD)
+        for head in sheet.heads:
+            printed.add_column(head, overflow="fold")
+        for row in sheet.rows:
+            printed.add_row(*row)
+        console.print(f"[bold]{sheet.title}[/bold]")
+        console.print(printed)
+        for note in sheet.notes:
+            console.print(note, markup=False, soft_wrap=not stdout.is_terminal)
+        console.print()
+    idle = sorted({entry.name for entry in entries} - {record["recipe"] for record in records})
+    if idle:
+        console.print(f"Recipes of {table} without a record: {', '.join(idle)}.", soft_wrap=True)
+    if plot:
+        _plot(table, results, sheets)
+    return sheets
+
+
+def _plot(table: str, results: Results, sheets: list[Any]) -> None:
+    from labeldp.reproduce.plot import write_svg
+
+    try:
+        written = write_svg(results.folder / f"{table}.svg", sheets)
+    except MissingExtra as error:
+        _say(str(error))
+        return
+    if written is not None:
+        _say(f"Plot: {written}")
+
+
+def _named(job: Job) -> str:
+    subset = "" if job.rows is None else f", {job.rows:,} rows"
+    return f"{job.entry.table}, {job.entry.name} at epsilon {job.recipe.epsilon}, draw {job.draw}{subset}"
+
+
+@contextlib.contextmanager
+def _resumable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            "Stopped. Nothing is lost: the same command goes on from the last epoch's end."
+        ) from None
+
+
+@contextlib.contextmanager
+def _usage() -> Iterator[None]:
+    """What is wrong with a recipe here is what the command line says."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)

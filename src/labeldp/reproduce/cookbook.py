@@ -1,0 +1,142 @@
+"""The packaged recipes: recipes/TABLE/NAME.toml, each a recipe of `labeldp.runs` for a list of epsilons.
+
+Besides what a recipe says there are three keys: `trust` (local or curator), `epsilons` (those of the table), and `at`, which
+holds what is different at an epsilon, such as `[at."2".training]`. `about` says how the settings were chosen.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from labeldp import checks
+from labeldp.budget import Epsilon
+from labeldp.errors import InvalidArgument
+from labeldp.runs import Recipe
+from labeldp.runs.recipe import read_values
+
+ORDER = ("mnist", "fashion-mnist", "kmnist", "cifar-10", "cifar-100", "movielens-1m")
+"""Tables of the paper, in its order; others follow by name."""
+FIRST = ("best-local", "paper-ssl-prior-small")
+"""What is run where no recipe is named: the first of these that a table has."""
+OWN_KEYS = ("trust", "epsilons", "at")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recipe for a list of epsilons.
+
+    Attributes
+    ----------
+    table, name : where it stands; of a file of one's own, the file's name.
+    named : what --recipe calls it: its name, or the file of one's own.
+    trust : what the file says. What a run promises is what its certificate says.
+    epsilons : those that the table has.
+    """
+
+    table: str
+    name: str
+    named: str
+    trust: str | None
+    epsilons: tuple[str, ...]
+    values: Mapping[str, Any] = field(repr=False)
+    overrides: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    @property
+    def data(self) -> str:
+        return self.at(self.epsilons[0]).data
+
+    @property
+    def about(self) -> str:
+        return str(self.values.get("about", ""))
+
+    def at(self, epsilon: str, *, rows: int | None = None) -> Recipe:
+        """Return the recipe at an epsilon; at one that is not listed, its base settings."""
+        epsilon = str(Epsilon.of(epsilon))
+        values = _merged(self.values, self.overrides.get(epsilon, {})) | {"epsilon": epsilon}
+        return Recipe.of(values if rows is None else values | {"rows": rows}, source=self.named)
+
+
+def hash_of(recipe: Recipe) -> str:
+    """Return what tells attempts apart: a digest of all that a recipe says, but for `about`."""
+    return hashlib.sha256(replace(recipe, about=None).toml().encode()).hexdigest()
+
+
+def tables() -> tuple[str, ...]:
+    """Return the tables that have recipes.
+
+    >>> "mnist" in tables()
+    True
+    """
+    found = {place.name for place in _packaged().iterdir() if place.is_dir()}
+    return (*(name for name in ORDER if name in found), *sorted(found - set(ORDER)))
+
+
+def recipes_of(table: str) -> list[Entry]:
+    """Return the recipes of a table, by name, which puts ours before the paper's."""
+    folder = _packaged() / _known(table, tables(), "table")
+    return [read(file, table) for file in sorted(folder.glob("*.toml"), key=lambda file: file.stem)]
+
+
+def find(table: str, names: Iterable[str] = ()) -> list[Entry]:
+    """Return recipes of a table by name, or of files of one's own, which end in .toml; by default the table's first."""
+    entries = {entry.name: entry for entry in recipes_of(table)}
+    chosen = list(names) or [next(name for name in (*FIRST, *entries) if name in entries)]
+    return [
+        read(Path(name), table) if name.endswith(".toml") else entries[_known(name, entries, f"recipe of {table}")]
+        for name in dict.fromkeys(chosen)
+    ]
+
+
+def read(file: Path, table: str) -> Entry:
+    """Read a recipe's file, and check it at every epsilon that it lists."""
+    said = read_values(file)
+    source = file.stem if file.is_relative_to(_packaged()) else str(file)
+    values = {key: value for key, value in said.items() if key not in OWN_KEYS}
+    epsilons = _epsilons(said.get("epsilons", [said["epsilon"]] if "epsilon" in said else []), source)
+    overrides = said.get("at", {})
+    if not isinstance(overrides, dict) or not all(isinstance(changes, dict) for changes in overrides.values()):
+        raise InvalidArgument(f'{source}: at must hold a table per epsilon, such as [at."2".training].')
+    by_epsilon = {str(Epsilon.of(epsilon, name="at")): changes for epsilon, changes in overrides.items()}
+    if unlisted := set(by_epsilon) - set(epsilons):
+        raise InvalidArgument(f"{source}: at speaks of epsilon {min(unlisted)}, which epsilons does not list.")
+    trust = said.get("trust")
+    if trust is not None:
+        checks.one_of(("local", "curator"), trust=trust)
+    entry = Entry(table, file.stem, source, trust, epsilons, values, by_epsilon)
+    for epsilon in epsilons:
+        entry.at(epsilon)
+    return entry
+
+
+def _epsilons(given: Any, source: str) -> tuple[str, ...]:
+    if not isinstance(given, list) or not given:
+        raise InvalidArgument(f'{source} must say epsilons, a list such as ["1", "2"].')
+    return tuple(dict.fromkeys(str(Epsilon.of(epsilon, name=f"{source}: epsilons")) for epsilon in given))
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with others put over them, table by table."""
+    merged = dict(values)
+    for key, value in changes.items():
+        before = merged.get(key)
+        merged[key] = _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _known(name: str, names: Iterable[str], what: str) -> str:
+    every = list(names)
+    if name in every:
+        return name
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), every, n=3, cutoff=0.5)
+    meant = f" Did you mean {' or '.join(close)}?" if close else ""
+    raise InvalidArgument(f"there is no {what} {name[:80]!r}. There are: {', '.join(every)}.{meant}")
+
+
+def _packaged() -> Path:
+    return Path(str(files("labeldp.reproduce") / "recipes"))

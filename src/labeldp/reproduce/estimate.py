@@ -1,0 +1,111 @@
+"""How long a recipe would take here: one epoch is timed, nothing is asked, no test set is looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import labeldp
+from labeldp import datasets
+from labeldp.errors import InvalidArgument
+from labeldp.learning.partition import check_shares
+from labeldp.mechanisms import RandomizedResponse
+from labeldp.reproduce.cookbook import Entry, hash_of
+from labeldp.reproduce.provenance import commit
+from labeldp.reproduce.results import now
+from labeldp.runs import Recipe, inputs, learners
+from labeldp.runs.families import family_of
+from labeldp.runs.folder import Watch
+from labeldp.vault import LabelVault
+
+Record = dict[str, Any]
+
+FIRST_BATCHES = 4
+LONGEST = 60.0
+"""Seconds that the timing itself may take, about: where an epoch takes longer, part of one is timed."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time of an epoch over all rows, of the stages' model and of the student, and how many rows each was timed on."""
+
+    seconds_per_epoch: float
+    timed_rows: int
+    threads: int | None
+    student_seconds_per_epoch: float | None = None
+    student_timed_rows: int | None = None
+
+    def hours(self, recipe: Recipe) -> float:
+        """Return what a recipe's epochs take: those of a stage are over all rows that were released by then."""
+        plan, how = recipe.release, recipe.training
+        reached = np.cumsum(check_shares(plan.split, recipe.trainings)) * (1 - plan.hold_out)
+        seconds = how.epochs * (1 + (how.bag_rounds or 0)) * float(reached.sum()) * self.seconds_per_epoch
+        if recipe.student is not None and self.student_seconds_per_epoch is not None:
+            epochs = recipe.student.rounds * recipe.student.epochs * (1 - plan.hold_out)
+            seconds += epochs * self.student_seconds_per_epoch
+        return seconds / 3600
+
+
+def estimated(entry: Entry, epsilon: str, found: Estimate, command: str) -> Record:
+    """Return the record of an estimate."""
+    recipe = entry.at(epsilon)
+    return {
+        "kind": "estimate",
+        "table": entry.table,
+        "dataset": recipe.data,
+        "trust": entry.trust,
+        "recipe": entry.name,
+        "recipe_hash": hash_of(recipe),
+        "epsilon": recipe.epsilon,
+        "hours": round(found.hours(recipe), 2),
+        "of": "epochs of training alone: features, clusters and tests come on top",
+        **{key: value for key, value in asdict(found).items() if value is not None},
+        "commit": commit(),
+        "version": labeldp.__version__,
+        "time": now(),
+        "command": command,
+    }
+
+
+def measured(
+    recipe: Recipe, *, data_dir: Path | None = None, cache: Path | None = None, watch: Watch | None = None
+) -> Estimate:
+    """Time an epoch of a recipe on its data, with labels that are made up.
+
+    Privacy
+    -------
+    The dataset's labels are forgotten as soon as it is read; a model is timed on random ones, and thrown away.
+    """
+    if family_of(recipe.model) != "torch":
+        raise InvalidArgument(f"{recipe.model} has no epochs to time: run it.")
+    images = datasets.load(recipe.data, data_dir=data_dir).only_public()
+    read = learners.readable(recipe.model, inputs.public(images, recipe.features, cache=cache, watch=watch).data)
+    found = _timed(lambda: learners.learners_of(recipe, read, None)[0], read, recipe)
+    threads = learners.threads(recipe.model)
+    if recipe.student is None:
+        return Estimate(*found, threads)
+    return Estimate(*found, threads, *_timed(lambda: learners.student_of(recipe, images, None), images, recipe))
+
+
+def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tuple[float, int]:
+    """Return the seconds of an epoch of new learners over all rows, and how many rows it was timed on."""
+    made_up = np.random.default_rng(recipe.seed).integers(len(data.classes), size=data.n_rows)
+
+    def seconds(rows: int) -> float:
+        with LabelVault(made_up[:rows], classes=len(data.classes), budget=recipe.epsilon) as vault:
+            release = vault.release(RandomizedResponse(recipe.epsilon))
+        learner = new()
+        learner.epochs = 1
+        began = time.perf_counter()
+        learner.fit(data.X[:rows], release)
+        return time.perf_counter() - began
+
+    first = min(data.n_rows, FIRST_BATCHES * new().batch_size)
+    seconds(first)  # the first steps of a process are slow
+    rows = max(first, min(data.n_rows, int(LONGEST * first / seconds(first))))
+    return round(seconds(rows) * data.n_rows / rows, 2), rows

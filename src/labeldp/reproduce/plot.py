@@ -1,0 +1,125 @@
+"""Accuracy against epsilon: ours with error bars, and every published point. As an SVG file, or as a page with the tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from labeldp.files import renamed_when_whole
+from labeldp.report import page, published, words
+from labeldp.report.against import LOOKS
+from labeldp.report.epsilons import Series, against_epsilon, legend
+from labeldp.report.svg import BLUE, INK, WIDTH
+from labeldp.reproduce.sheets import Sheet
+
+OURS: tuple[dict[str, Any], ...] = (
+    {"colour": BLUE, "marker": "D"},
+    {"colour": INK, "marker": "s", "hollow": True},
+    {"colour": INK, "marker": "^", "hollow": True},
+    {"colour": INK, "marker": "o", "hollow": True},
+)
+HEIGHT, HEAD, LINE_HEIGHT, MARGIN = 260, 40, 17, 14
+CAPTION = (
+    "Ours: mean over runs, each with noise of its own, a bar of one standard deviation to either side, a faint dot per run. A "
+    "dashed line across is what is reached without privacy."
+)
+
+
+def series_of(sheet: Sheet) -> list[Series]:
+    """Return our methods and all published ones, whatever they promise: the caption says which promise what."""
+    scale = 100 if sheet.cells and sheet.cells[0].metric == "accuracy" else 1
+    draws: dict[str, dict[float, tuple[float, ...]]] = {}
+    for cell in sheet.cells:
+        draws.setdefault(cell.recipe, {})[float(cell.epsilon)] = tuple(value / scale for value in cell.values)
+    best_first = sorted(draws, key=lambda name: (not name.startswith("best-"), name))
+    ours = [
+        Series(f"ours: {name}", draws[name], **OURS[min(place, len(OURS) - 1)]) for place, name in enumerate(best_first)
+    ]
+    points = published.POINTS.get(sheet.name, {})
+    others = [
+        Series(
+            _named(method), {float(e): (v,) for e, v in published.values(sheet.name, method).items()}, **LOOKS[method]
+        )
+        for method in points
+    ]
+    return ours + others
+
+
+def figure_of(sheet: Sheet) -> str:
+    """Return a sheet's figure as inline SVG."""
+    measure = words.RMSE if published.is_rmse(sheet.name) else words.ACCURACY
+    return against_epsilon(f"{sheet.dataset}-{sheet.trust}", sheet.title, series_of(sheet), measure)
+
+
+def write_svg(path: Path, sheets: Sequence[Sheet]) -> Path | None:
+    """Write the figures of sheets that have runs, side by side, each with its legend, as one file; None if none has any."""
+    drawn = [sheet for sheet in sheets if sheet.cells]
+    if not drawn:
+        return None
+    legends = [legend(series_of(sheet)) for sheet in drawn]
+    height = HEAD + HEIGHT + LINE_HEIGHT * max(map(len, legends)) + MARGIN
+    width = (WIDTH + MARGIN) * len(drawn) + MARGIN
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        f"<title>{page.escape('; '.join(sheet.title for sheet in drawn))}</title><style>{_style()}</style>",
+        '<rect width="100%" height="100%" rx="8" fill="var(--card)"/>',
+    ]
+    for place, (sheet, signs) in enumerate(zip(drawn, legends, strict=True)):
+        left = MARGIN + place * (WIDTH + MARGIN)
+        parts.append(f'<text x="{left + 4}" y="26" class="title">{page.escape(sheet.title)}</text>')
+        place_of = f'x="{left}" y="{HEAD}" width="{WIDTH}" height="{HEIGHT}"'
+        parts.append(figure_of(sheet).replace("<svg ", f"<svg {place_of} ", 1))
+        parts += _legend(signs, left, HEAD + HEIGHT + LINE_HEIGHT)
+    with renamed_when_whole(path) as file:
+        file.write(("\n".join([*parts, "</svg>"]) + "\n").encode())
+    return path
+
+
+def write_page(path: Path, sheets: Iterable[Sheet]) -> Path:
+    """Write figures and tables as one HTML page."""
+    body = []
+    for sheet in sheets:
+        heads = [head.replace("\n", " ") for head in sheet.heads]
+        table = page.table(sheet.title, heads, [[_in_one_line(cell) for cell in row] for row in sheet.rows])
+        figure = ""
+        if sheet.cells:
+            figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=legend(series_of(sheet)))
+        name = f"{sheet.dataset}-{sheet.trust}"
+        body.append(page.section(name, sheet.title, figure, table, *(page.paragraph(note) for note in sheet.notes)))
+    body.append(page.section("study", "What this is", page.paragraph(words.STUDY)))
+    about = "Every run of a recipe's latest version is pooled, none is picked; each look at a test set is logged."
+    html = page.frame("The paper's tables, and ours", eyebrow="labeldp reproduce", about=about, top="", body=body)
+    return page.write(path, html)
+
+
+def _in_one_line(cell: str) -> str:
+    return cell.replace(":\n", ": ").replace("\n", ", ")
+
+
+def _named(method: str) -> str:
+    if method == published.NOT_PRIVATE:
+        return "paper, without privacy"
+    return "LabelDP-Pro (delta > 0, sums trusted)" if method == published.PROJECTIONS else f"paper {method}"
+
+
+def _legend(signs: page.Legend, left: float, top: float) -> list[str]:
+    return [
+        f'<text x="{left + 4}" y="{top + LINE_HEIGHT * line}" class="legend">'
+        f'<tspan style="fill: var(--{colour})">{page.escape(sign)}</tspan> {page.escape(name)}</text>'
+        for line, (sign, colour, name) in enumerate(signs)
+    ]
+
+
+def _style() -> str:
+    """Return the page's colours, light and dark, for a file of its own."""
+    sheet = files("labeldp.report").joinpath("page.css").read_text(encoding="utf-8")
+    roots = re.findall(r":root \{[^}]*\}", sheet)
+    colours = roots[0] + "".join(f"@media (prefers-color-scheme: dark) {{{dark}}}" for dark in roots[1:2])
+    return (
+        f"{colours} svg {{ font-family: system-ui, sans-serif; }} text {{ fill: var(--ink); }} "
+        ".title { font-size: 13px; font-weight: 600; } .legend { font-size: 11px; } "
+        ".halo text { paint-order: stroke; stroke: var(--card); stroke-width: 3px; }"
+    )

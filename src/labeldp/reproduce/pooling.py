@@ -1,0 +1,87 @@
+"""From records to cells: all runs of a recipe's latest hash together, never the best of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Record = dict[str, Any]
+CELL = ("dataset", "trust", "recipe", "epsilon", "rows", "metric")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All that is known of a recipe at an epsilon, by its latest hash.
+
+    Attributes
+    ----------
+    rows : how many rows of a subset; None for all.
+    values, seconds : of the runs of this hash, in their order; seconds that nobody measured are None.
+    hashes : how many the cell has had, this one included: each is an attempt.
+    """
+
+    dataset: str
+    trust: str
+    recipe: str
+    epsilon: str
+    rows: int | None
+    metric: str
+    recipe_hash: str
+    values: tuple[float, ...]
+    seconds: tuple[float | None, ...]
+    hashes: int
+    last: str
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.values)
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over runs; of one run, none."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def runs(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean_seconds(self) -> float | None:
+        known = [seconds for seconds in self.seconds if seconds is not None]
+        return statistics.mean(known) if known else None
+
+    def plain(self) -> Record:
+        """Return the cell for JSON."""
+        figures = {"mean": self.mean, "spread": self.spread, "runs": self.runs, "mean_seconds": self.mean_seconds}
+        return asdict(self) | figures
+
+
+def pooled(records: Iterable[Record]) -> list[Cell]:
+    """Return the cells of all runs. Subsets and whole data, trust models, and hashes are never pooled."""
+    groups: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+    for record in records:
+        if record["kind"] == "run":
+            groups[tuple(record.get(key) for key in CELL)].append(record)
+    return [_cell(runs) for runs in groups.values()]
+
+
+def _cell(runs: list[Record]) -> Cell:
+    latest = max(enumerate(runs), key=lambda run: (run[1]["time"], run[0]))[1]
+    same = [run for run in runs if run["recipe_hash"] == latest["recipe_hash"]]
+    named: Record = {key: latest.get(key) for key in (*CELL, "recipe_hash")}
+    return Cell(
+        **named,
+        values=tuple(run["value"] for run in same),
+        seconds=tuple(run["seconds"] for run in same),
+        hashes=len({run["recipe_hash"] for run in runs}),
+        last=latest["time"],
+    )
+
+
+def estimates(records: Iterable[Record]) -> dict[tuple[str, str, str], Record]:
+    """Return the latest estimate per dataset, recipe and epsilon."""
+    found = [record for record in records if record["kind"] == "estimate"]
+    return {(each["dataset"], each["recipe"], each["epsilon"]): each for each in sorted(found, key=lambda e: e["time"])}

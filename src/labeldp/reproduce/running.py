@@ -1,0 +1,149 @@
+"""One cell's run: a folder of its own, gone on with where it stopped, then one record."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import labeldp
+from labeldp.errors import InvalidArgument
+from labeldp.reproduce.clock import Clock
+from labeldp.reproduce.cookbook import Entry, hash_of
+from labeldp.reproduce.provenance import commit
+from labeldp.reproduce.results import Results, now
+from labeldp.runs import Recipe, RunFolder, train
+from labeldp.runs.folder import Watch
+
+Record = dict[str, Any]
+
+SEEDS_APART = 100
+"""Between the training seeds of two draws: stages have seeds of their own, which count up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe at an epsilon, and the number of a draw, from 1: of noise, and of all that training draws."""
+
+    entry: Entry
+    epsilon: str
+    draw: int = 1
+    rows: int | None = None
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe as all its draws share it."""
+        return self.entry.at(self.epsilon, rows=self.rows)
+
+    @cached_property
+    def hash(self) -> str:
+        return hash_of(self.recipe)
+
+    @property
+    def drawn(self) -> Recipe:
+        """The recipe with this draw's training seed; no seed reaches privacy noise."""
+        return self.recipe.changed({"seed": self.recipe.seed + SEEDS_APART * (self.draw - 1)}).placed()
+
+    def folder(self, out: Path) -> RunFolder:
+        name = f"{self.entry.name}-epsilon-{self.recipe.epsilon}-{self.hash[:10]}"
+        return RunFolder(out / self.entry.table / name / f"draw-{self.draw}")
+
+    @property
+    def command(self) -> str:
+        """What does this run again, wherever data and results are."""
+        words = [
+            "labeldp",
+            "reproduce",
+            self.entry.table,
+            "--recipe",
+            self.entry.named,
+            "--epsilon",
+            self.recipe.epsilon,
+        ]
+        words += ["--draws", str(self.draw)] if self.draw > 1 else []
+        return shlex.join(words + (["--rows", str(self.rows)] if self.rows is not None else []))
+
+    @property
+    def facts(self) -> Record:
+        """What names the run, in records and in looks."""
+        named = {"table": self.entry.table, "dataset": self.recipe.data, "recipe": self.entry.name}
+        subset = {} if self.recipe.rows is None else {"rows": self.recipe.rows}
+        return named | {"recipe_hash": self.hash, "epsilon": self.recipe.epsilon, "draw": self.draw} | subset
+
+
+def recorded(job: Job, results: Results, out: Path) -> Record | None:
+    """Return the record of a job whose run is done and noted."""
+    folder = job.folder(out)
+    return results.of_run(job.entry.table, folder.facts()["id"]) if folder.exists else None
+
+
+def performed(
+    job: Job,
+    results: Results,
+    *,
+    out: Path,
+    data_dir: Path | None = None,
+    cache: Path | None = None,
+    watch: Watch | None = None,
+) -> Record:
+    """Run a job, or go on with its run, and return its record, which is in the results.
+
+    Privacy
+    -------
+    Each draw asks labels anew under a ledger in its own folder: a study of a method on published labels. Every label is
+    charged at most the recipe's epsilon in each.
+    """
+    known = recorded(job, results, out)
+    if known is not None:
+        return known
+    folder = job.folder(out)
+    clock = Clock(folder.path.with_name(f"{folder.path.name}.clock.json"))
+    why = "read back" if _is_done(folder) else "resumed" if folder.exists else "begun"
+    results.look(**job.facts | {"hash": job.hash[:16], "commit": commit(), "why": why})
+    if not _is_done(folder):
+        with clock.session(watch) as tell:
+            train(job.drawn, folder.path, data_dir=data_dir, cache=cache, watch=tell, command=job.command)
+    record = _record(job, folder, clock)
+    results.append(job.entry.table, record)
+    return record
+
+
+def _is_done(folder: RunFolder) -> bool:
+    return folder.exists and any(record["kind"] == "done" for record in folder.records())
+
+
+def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
+    by_kind = {record["kind"]: record for record in folder.records()}  # the last of each kind
+    test, certificate, sessions = by_kind.get("test"), folder.certificate(), clock.sessions()
+    if test is None:
+        raise InvalidArgument(f"{job.recipe.data} has no public test rows: there is nothing to compare it by.")
+    if certificate.get("private") is not True:
+        raise InvalidArgument(f"the run in {folder.path} is not private: it is no result.")
+    is_accuracy = "accuracy" in test
+    commits = list(dict.fromkeys(session["commit"] for session in sessions))
+    record = {
+        "kind": "run",
+        **job.facts,
+        "trust": certificate["trust"],
+        "metric": "accuracy" if is_accuracy else "rmse",
+        "value": round(100 * test["accuracy"], 4) if is_accuracy else round(test["rmse"], 6),
+        "test_rows": test["rows"],
+        "seconds": round(sum(session["seconds"] for session in sessions), 1) if sessions else None,
+        "threads": by_kind["done"].get("threads"),
+        "seed": job.drawn.seed,
+        "guarantee": certificate["guarantee"],
+        "commit": commits[-1] if commits else commit(),
+        "version": labeldp.__version__,
+        "time": now(),
+        "command": job.command,
+        "run": folder.facts()["id"],
+    }
+    if len(sessions) > 1:
+        record |= {"sessions": len(sessions), "seconds_are": "of all sessions, a killed one up to its last record"}
+    if len(commits) > 1:
+        record["commits"] = commits
+    if job.recipe.features is not None or job.recipe.prior is not None:
+        record["computed_features"] = any(session["computed_features"] for session in sessions)
+    return record

@@ -1,0 +1,176 @@
+"""Tables: what is published, ours and the targets side by side, one sheet per dataset and trust model."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from labeldp.report import published
+from labeldp.report.words import duration
+from labeldp.reproduce.cookbook import Entry
+from labeldp.reproduce.pooling import Cell, estimates, pooled
+
+Record = dict[str, Any]
+
+TRUST_MODELS = ("local", "curator")
+OURS = "best-"
+NOT_RUN = "not run here"
+HEADS = {
+    published.ONE_STAGE: "paper\nLP-1ST",
+    published.TWO_STAGES: "paper\nLP-2ST",
+    published.OFFICIAL_CODE: "official\ncode",
+    published.PRE_TRAINED: "paper,\npre-trained",
+    published.PROJECTIONS: "LabelDP-Pro\n(delta > 0)",
+}
+PROMISES = {
+    "local": "Local, delta = 0: each label is randomized on its own, and nobody but its owner is trusted; neighbours differ in "
+    f"one label. {published.ELSEWHERE}",
+    "curator": "Curator, delta = 0: the label holder is trusted to aggregate labels before it adds noise; neighbours differ in "
+    "one label. Not comparable with local figures.",
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One table: a row per epsilon, then sentences on what it promises and misses."""
+
+    dataset: str
+    trust: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    cells: tuple[Cell, ...] = field(repr=False)
+    notes: tuple[str, ...] = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        unit = "RMSE" if published.is_rmse(self.name) else "test accuracy in percent"
+        return f"{self.name}, {self.trust}: {unit}"
+
+    @property
+    def name(self) -> str:
+        """The dataset as people write it."""
+        return published.known(self.dataset) or self.dataset
+
+
+def targets(dataset: str, trust: str) -> dict[str, float]:
+    """Return what ours must reach, by epsilon."""
+    found: dict[str, float] = _all_targets().get(dataset, {}).get(trust, {})
+    return found
+
+
+@cache
+def _all_targets() -> dict[str, Any]:
+    return tomllib.loads((files("labeldp.reproduce") / "targets.toml").read_text(encoding="utf-8"))
+
+
+def number(value: float, metric: str) -> str:
+    return f"{value:.2f}" if metric == "accuracy" else f"{value:.3f}"
+
+
+def in_words(cell: Cell) -> str:
+    """Return mean and spread, how many runs of how long, and how many hashes there have been if more than one."""
+    spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
+    seconds = cell.mean_seconds
+    took = "" if seconds is None else f" of {duration(seconds)}"
+    lines = [f"{number(cell.mean, cell.metric)}{spread}", f"{_runs(cell)}{took}"]
+    return "\n".join(lines + ([f"{cell.hashes} hashes so far"] if cell.hashes > 1 else []))
+
+
+def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet]:
+    """Return the sheets of a table's records.
+
+    Parameters
+    ----------
+    records : of runs and estimates.
+    entries : the table's recipes: those of ours, best-.., have a column before they are run.
+    """
+    records, entries = list(records), list(entries)
+    cells, expected = pooled(records), estimates(records)
+    datasets = [entry.data for entry in entries] + [record["dataset"] for record in records]
+    have_best = any(entry.name.startswith(OURS) for entry in entries)
+    sheets = []
+    for dataset in dict.fromkeys(datasets):
+        for trust in TRUST_MODELS:
+            ours = [cell for cell in cells if (cell.dataset, cell.trust) == (dataset, trust)]
+            waits = {key[1:]: _waiting(each["hours"]) for key, each in expected.items() if key[0] == dataset}
+            told = [entry for entry in entries if (entry.data, entry.trust) == (dataset, trust)]
+            tried = {cell.recipe for cell in ours if cell.rows is None} | {name for name, _ in waits}
+            shown = [each for each in told if each.name in tried or each.name.startswith(OURS) or not have_best]
+            not_run = {(entry.name, epsilon): NOT_RUN for entry in shown for epsilon in entry.epsilons}
+            not_run |= {key: words for key, words in waits.items() if key[0] in {entry.name for entry in told}}
+            if ours or not_run:
+                sheets.append(_sheet(dataset, trust, ours, not_run))
+    return sheets
+
+
+def _sheet(dataset: str, trust: str, ours: list[Cell], not_run: dict[tuple[str, str], str]) -> Sheet:
+    known, is_ours = _published(dataset, trust), any(name == f"{OURS}{trust}" for name, _ in not_run)
+    wanted = targets(dataset, trust) if is_ours else {}
+    metric = "rmse" if published.is_rmse(published.known(dataset) or "") else "accuracy"
+    whole = {(cell.recipe, cell.epsilon): cell for cell in ours if cell.rows is None}
+    filled = not_run | {key: in_words(cell) for key, cell in whole.items()}
+    names = sorted({name for name, _ in filled})
+    every = {epsilon for _, epsilon in filled} | set(wanted)
+    every |= {epsilon for points in known.values() for epsilon in points}
+    rows = []
+    for epsilon in sorted(every, key=float):
+        row = ["none" if epsilon == "inf" else epsilon]
+        row += [number(points[epsilon], metric) if epsilon in points else "" for points in known.values()]
+        row += [filled.get((name, epsilon), "") for name in names]
+        row += [number(wanted[epsilon], metric) if epsilon in wanted else ""] if wanted else []
+        rows.append(tuple(row))
+    heads = ("epsilon", *(HEADS[method] for method in known), *names, *(["target"] if wanted else []))
+    notes = (PROMISES[trust], *_remarks(dataset, known), *verdicts(whole, wanted, trust, metric), *_subsets(ours))
+    return Sheet(dataset, trust, heads, tuple(rows), tuple(whole.values()), notes)
+
+
+def _published(dataset: str, trust: str) -> dict[str, dict[str, float]]:
+    """Return the points of the methods that a sheet shows; what is reached without privacy stands with the first."""
+    name = published.known(dataset)
+    points = published.POINTS.get(name or "", {})
+    methods = published.PURE_AND_LOCAL if trust == "local" else (published.PROJECTIONS,)
+    found = {method: dict(points[method]) for method in methods if method in points}
+    if published.ONE_STAGE in found:
+        found[published.ONE_STAGE] |= points.get(published.NOT_PRIVATE, {})
+    return found
+
+
+def _waiting(hours: float) -> str:
+    return f"{NOT_RUN}:\nabout {hours:.{0 if hours >= 10 else 1}f} h"
+
+
+def _remarks(dataset: str, known: dict[str, Any]) -> list[str]:
+    keys = [published.PROJECTIONS] * (published.PROJECTIONS in known) + [published.known(dataset) or ""]
+    return [published.NOTES[key] for key in keys if key in published.NOTES]
+
+
+def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust: str, metric: str) -> list[str]:
+    """Name the targets that our best recipe misses, meets, or was not run for."""
+    kinds: dict[str, list[str]] = {"missed": [], "met": [], "without a run": []}
+    for epsilon, target in wanted.items():
+        cell = whole.get((f"{OURS}{trust}", epsilon))
+        if cell is None:
+            kinds["without a run"].append(f"epsilon {epsilon}")
+            continue
+        short = (target - cell.mean) * (1 if metric == "accuracy" else -1)
+        found = f"{number(cell.mean, metric)} of {number(target, metric)}"
+        kinds["missed" if short > 0 else "met"].append(f"epsilon {epsilon} ({found})")
+    return [f"Targets {kind}: {', '.join(each)}." for kind, each in kinds.items() if each]
+
+
+def _subsets(ours: list[Cell]) -> list[str]:
+    """Name figures of subsets, which stand in no table."""
+    part = [cell for cell in ours if cell.rows is not None]
+    words = [
+        f"{cell.recipe} at epsilon {cell.epsilon} on {cell.rows:,} rows: {number(cell.mean, cell.metric)} ({_runs(cell)})"
+        for cell in part
+    ]
+    return [f"Of subsets, not comparable: {'; '.join(words)}."] if words else []
+
+
+def _runs(cell: Cell) -> str:
+    return f"{cell.runs} run{'s' * (cell.runs > 1)}"

@@ -1,0 +1,144 @@
+"""`labeldp reproduce` in the shell: what it says, where it says it, what it leaves, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from labeldp import report
+from labeldp.cli import main
+
+QUICK = """
+trust = "local"
+data = "digits"
+model = "linear"
+epsilons = ["1", "2"]
+about = "Quick."
+[release]
+stages = 1
+[training]
+epochs = 1
+"""
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch, capsys):
+    """Run `labeldp reproduce ...` in a folder with a quick recipe; return exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LABELDP_DATA", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(report, "write_run", lambda *_, **__: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    Path("quick.toml").write_text(QUICK)
+
+    def run(text):
+        monkeypatch.setattr(sys, "argv", ["labeldp", "reproduce", *shlex.split(text)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capsys.readouterr()
+
+    yield run
+    torch.set_num_threads(threads)
+
+
+def looks():
+    return [line for line in Path("results/test-looks.md").read_text().splitlines() if line.startswith("| 2")]
+
+
+def test_a_table_is_run_recorded_and_printed(shell):
+    code, out, err = shell("mnist --recipe quick.toml --rows 200 --draws 2")
+    assert code == 0 and "Results: results" in err and "mnist, quick at epsilon 2, draw 2, 200 rows" in err
+    records = json.loads(Path("results/mnist.json").read_text())["records"]
+    assert [(r["epsilon"], r["draw"], r["rows"]) for r in records] == [
+        ("1", 1, 200),
+        ("2", 1, 200),
+        ("1", 2, 200),
+        ("2", 2, 200),
+    ]
+    assert records[-1]["command"] == "labeldp reproduce mnist --recipe quick.toml --epsilon 2 --draws 2 --rows 200"
+    assert "95.82" in out and "not run here" in out  # the paper's, and ours
+    assert "Of subsets, not comparable: quick at epsilon 1 on 200 rows" in out and len(looks()) == 4
+
+
+def test_the_same_command_again_goes_on_and_runs_nothing_twice(shell):
+    command = "mnist --recipe quick.toml --epsilon 2 --json"
+    first = json.loads(shell(command)[1])
+    code, out, err = shell(f"{command} --draws 2")
+    assert code == 0 and "draw 1 is done and recorded." in err
+    both = json.loads(out)
+    assert both[0] == first[0] and [record["draw"] for record in both] == [1, 2] and len(looks()) == 2
+
+
+def test_an_epsilon_that_the_recipe_does_not_list_is_run_and_said(shell):
+    code, _, err = shell("mnist --recipe quick.toml --epsilon 3 --rows 100")
+    assert code == 0 and "quick lists epsilon 1, 2: at 3 it is run with its base settings." in err
+
+
+def test_the_recipes_there_are_can_be_listed(shell):
+    code, out, _ = shell("--list")
+    assert code == 0 and "movielens-1m" in out and "best-curator" in out
+    entries = json.loads(shell("mnist --list --json")[1])
+    assert {"best-local", "paper-2st"} <= {entry["name"] for entry in entries}
+    assert all(entry["about"] and entry["epsilons"] for entry in entries)
+
+
+def test_results_are_shown_pooled_and_drawn(shell):
+    assert shell("mnist --recipe quick.toml --epsilon 2 --draws 2")[0] == 0
+    code, out, err = shell("mnist --show --html page.html")
+    assert code == 0 and "digits, local: test accuracy in percent" in out and "2 runs of" in out
+    assert "Plot: results/mnist.svg" in err and "Page: page.html" in err
+    assert "ours: quick" in Path("results/mnist.svg").read_text() and "2 runs of" in Path("page.html").read_text()
+    (cell,) = json.loads(shell("mnist --show --json")[1])["cells"]
+    assert cell["runs"] == 2 and cell["mean"] == sum(cell["values"]) / 2 and cell["hashes"] == 1
+
+
+def test_nothing_to_show_is_said_with_the_papers_figures(shell):
+    code, out, err = shell("kmnist --show")
+    assert code == 0 and "There are no results in results yet" in err and "81.26" in out and "not run here" in out
+    assert not Path("results").exists()
+
+
+def test_an_estimate_is_recorded_without_a_look(shell):
+    code, out, err = shell("mnist --recipe quick.toml --epsilon 2 --estimate --json")
+    (record,) = json.loads(out)
+    assert code == 0 and "timing an epoch on digits, with made-up labels" in err
+    assert record["kind"] == "estimate" and record["timed_rows"] == 1437
+    assert json.loads(Path("results/mnist.json").read_text())["records"] == [record]
+    assert not Path("results/test-looks.md").exists()
+
+
+def test_missing_files_are_told_before_anything_is_noted(shell):
+    code, out, err = shell("kmnist --epsilon 1")
+    assert (code, out) == (1, "") and "The files of kmnist were not found." in err
+    assert not Path("results").exists() and not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("", "Name a table: mnist, fashion-mnist"),
+        ("fashion_mnist", "Did you mean fashion-mnist"),
+        ("mnist --recipe best-locl", "Did you mean best-local"),
+        ("mnist --show --list", "Give one of --list, --show and --estimate"),
+        ("mnist --html page.html", "--html goes with --show"),
+        ("mnist --epsilon -1", "must be > 0 and at most 20, got -1"),
+        ("mnist --draws 0", "--draws"),
+    ],
+)
+def test_what_cannot_be_meant_exits_2_and_says_what_can(shell, words, says):
+    code, out, err = shell(words)
+    assert (code, out) == (2, "") and says in err
+
+
+def test_too_many_rows_are_told_before_anything_is_noted(shell):
+    code, _, err = shell("mnist --recipe quick.toml --epsilon 2 --rows 5000")
+    assert code == 1 and "rows must be" in err and not Path("results").exists()

@@ -1,0 +1,61 @@
+"""Packaged recipes run: for an epoch a stage, on a few rows in the publishers' formats."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labeldp.reproduce import find
+from labeldp.runs import train
+
+ROWS, TEST_ROWS = 20, 4
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    root, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    for name in ("mnist", "fashion-mnist", "kmnist"):
+        (root / name).mkdir()
+        for stem, n_rows in (("train", ROWS), ("t10k", TEST_ROWS)):
+            pixels = rng.integers(0, 256, (n_rows, 28, 28), dtype=np.uint8)
+            (root / name / f"{stem}-images-idx3-ubyte").write_bytes(idx(pixels))
+            labels = rng.integers(0, 10, n_rows, dtype=np.uint8)
+            (root / name / f"{stem}-labels-idx1-ubyte").write_bytes(idx(labels))
+    (root / "cifar-10-batches-bin").mkdir()
+    for stem in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        rows = rng.integers(0, 256, (ROWS // 5, 3073), dtype=np.uint8)
+        rows[:, 0] %= 10
+        (root / "cifar-10-batches-bin" / f"{stem}.bin").write_bytes(rows.tobytes())
+    (root / "ml-1m").mkdir()
+    ratings = zip(rng.integers(1, 50, 60), rng.integers(1, 50, 60), rng.integers(1, 6, 60), strict=True)
+    (root / "ml-1m" / "ratings.dat").write_text("".join(f"{u}::{i}::{r}::0\n" for u, i, r in ratings))
+    return root
+
+
+def idx(array):
+    return bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("kmnist", "paper-2st"),
+        ("fashion-mnist", "paper-2st-small"),
+        ("mnist", "best-local"),
+        ("fashion-mnist", "best-curator"),
+        ("cifar-10", "paper-2st"),
+        ("movielens-1m", "paper-1st"),
+        ("movielens-1m", "paper-2st"),
+        ("ssl-prior", "paper-uniform-small"),
+    ],
+)
+def test_a_packaged_recipe_runs_and_is_what_it_says(table, name, data_dir, tmp_path):
+    (entry,) = find(table, [name])
+    recipe = entry.at("1")
+    quick = {"training.epochs": 1}
+    quick |= {} if recipe.student is None else {"student.epochs": 1, "student.rounds": 1}
+    quick |= {} if recipe.features is None else {"features": "patches:centroids=8,sample=500"}
+    folder = train(recipe.changed(quick), tmp_path / "run", data_dir=data_dir, cache=tmp_path)
+    certificate = folder.certificate()
+    assert (certificate["trust"], certificate["spent"]["epsilon"]) == (entry.trust, "1")
+    assert any(record["kind"] == "test" for record in folder.records())

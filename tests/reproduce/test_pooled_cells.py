@@ -1,0 +1,60 @@
+"""Runs of the latest hash are pooled: all of them, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from made_up_records import run
+
+from labeldp.reproduce import pooled
+
+
+def test_a_cell_is_the_mean_of_its_runs_and_never_the_best():
+    (cell,) = pooled([run(97.0), run(99.0), run(98.0)])
+    assert (cell.mean, cell.spread, cell.runs, cell.hashes) == (98.0, 1.0, 3, 1)
+    assert cell.values == (97.0, 99.0, 98.0) and cell.mean_seconds == 10.0
+
+
+def test_one_run_has_no_spread():
+    (cell,) = pooled([run(97.0, seconds=None)])
+    assert (cell.spread, cell.runs, cell.mean_seconds) == (None, 1, None)
+
+
+def test_a_new_hash_is_a_new_attempt_and_is_shown_even_if_it_is_worse():
+    later = {"recipe_hash": "b", "time": "2026-01-02T00:00:00Z"}
+    for records in itertools.permutations([run(99.0), run(98.9), run(90.0, **later)]):
+        (cell,) = pooled(records)
+        assert (cell.mean, cell.runs, cell.recipe_hash, cell.hashes) == (90.0, 1, "b", 2)
+
+
+def test_going_back_to_an_earlier_hash_pools_all_of_its_runs():
+    (cell,) = pooled(
+        [
+            run(80.0),
+            run(99.0, recipe_hash="b", time="2026-01-02T00:00:00Z"),
+            run(82.0, time="2026-01-03T00:00:00Z"),
+        ]
+    )
+    assert (cell.values, cell.hashes) == ((80.0, 82.0), 2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"rows": 2000}, {"trust": "curator"}, {"recipe": "paper-2st"}, {"epsilon": "2"}, {"dataset": "kmnist"}],
+    ids=lambda other: next(iter(other)),
+)
+def test_what_is_not_alike_is_not_pooled(other):
+    cells = pooled([run(97.0), run(99.0, **other)])
+    assert [cell.values for cell in cells] == [(97.0,), (99.0,)]
+
+
+def test_estimates_are_no_runs():
+    assert pooled([{"kind": "estimate", "hours": 41}]) == []
+
+
+def test_a_cell_is_plain_json():
+    (cell,) = pooled([run(97.0), run(98.0)])
+    plain = json.loads(json.dumps(cell.plain()))
+    assert plain["mean"] == 97.5 and plain["runs"] == 2 and plain["values"] == [97.0, 98.0]

@@ -1,0 +1,142 @@
+"""A run is gone on with where it stopped and recorded once; every look at test data is logged before it is taken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import labeldp
+from labeldp.errors import InvalidArgument
+from labeldp.reproduce import Job, performed, running
+from labeldp.reproduce.provenance import commit
+
+KEYS = {
+    *(
+        "dataset",
+        "trust",
+        "recipe",
+        "recipe_hash",
+        "commit",
+        "time",
+        "epsilon",
+        "metric",
+        "value",
+        "seconds",
+        "command",
+    ),
+    *("kind", "table", "rows", "threads", "version", "draw", "seed", "run", "guarantee", "test_rows"),
+}
+
+
+def test_a_run_is_recorded_with_what_it_takes_to_trust_it(job, results, tmp_path):
+    record = performed(job, results, out=tmp_path / "runs")
+    assert results.records("mnist") == [record] and set(record) == KEYS
+    assert (record["dataset"], record["trust"], record["recipe"], record["epsilon"]) == (
+        "digits",
+        "local",
+        "quick",
+        "2",
+    )
+    assert (record["metric"], record["rows"], record["test_rows"], record["threads"]) == ("accuracy", 200, 360, 1)
+    assert 10 < record["value"] <= 100 and record["seconds"] >= 0 and record["recipe_hash"] == job.hash
+    assert record["command"].endswith("quick.toml --epsilon 2") and "labeldp reproduce mnist" in record["command"]
+    assert (record["version"], record["commit"]) == (labeldp.__version__, commit())
+
+
+def test_the_trust_model_is_the_certificates_whatever_the_recipe_says(write, results, tmp_path):
+    entry = write(
+        'trust = "local"\ndata = "digits"\nmodel = "linear"\nepsilons = ["2"]\nrows = 200\n'
+        'features = "patches:patch=3,centroids=8,pool=2,sample=500"\n[prior]\ncount = 5\n'
+        "[training]\nbag_rounds = 0\nepochs = 1\n"
+    )
+    record = performed(Job(entry, "2"), results, out=tmp_path / "runs", cache=tmp_path / "cache")
+    assert record["trust"] == "curator" and record["computed_features"] is True
+
+
+def test_the_look_is_logged_before_training_begins(job, results, looks, tmp_path, monkeypatch):
+    train, seen = running.train, []
+
+    def watched(*given, **named):
+        seen.extend(looks())
+        return train(*given, **named)
+
+    monkeypatch.setattr(running, "train", watched)
+    performed(job, results, out=tmp_path / "runs")
+    ((_, *look),) = seen
+    assert look == ["mnist", "quick", job.hash[:16], "2", "1", "200", commit(), "begun"]
+
+
+def test_the_look_is_logged_even_if_training_fails(job, results, looks, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise InvalidArgument("The net came to nothing.")
+
+    monkeypatch.setattr(running, "train", fails)
+    with pytest.raises(InvalidArgument):
+        performed(job, results, out=tmp_path / "runs")
+    assert len(looks()) == 1 and results.records("mnist") == []
+
+
+def test_what_is_recorded_is_neither_run_nor_looked_at_again(job, results, looks, tmp_path):
+    first = performed(job, results, out=tmp_path / "runs")
+    assert performed(job, results, out=tmp_path / "runs") == first
+    assert len(results.records("mnist")) == len(looks()) == 1
+
+
+def test_a_stopped_run_goes_on_and_its_time_is_that_of_all_sessions(job, results, looks, tmp_path):
+    def stop(record):
+        if record["kind"] == "epoch":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        performed(job, results, out=tmp_path / "runs", watch=stop)
+    assert results.records("mnist") == []
+    record = performed(job, results, out=tmp_path / "runs")
+    assert record["sessions"] == 2 and "up to its last record" in record["seconds_are"]
+    assert [look[-1] for look in looks()] == ["begun", "resumed"] and len(results.records("mnist")) == 1
+
+
+def test_draws_have_noise_and_seeds_of_their_own_and_one_hash(write, results, tmp_path):
+    records = [performed(Job(write(), "2", draw), results, out=tmp_path / "runs") for draw in (1, 2)]
+    assert len({record["run"] for record in records}) == 2 and len({record["recipe_hash"] for record in records}) == 1
+    assert [record["seed"] for record in records] == [0, running.SEEDS_APART]
+    folders = [Job(write(), "2", draw).folder(tmp_path / "runs") for draw in (1, 2)]
+    assert folders[0].releases()[0].receipt.ledger["id"] != folders[1].releases()[0].receipt.ledger["id"]
+
+
+DIE = """
+import os, signal, sys
+from pathlib import Path
+from labeldp import report
+from labeldp.reproduce import Job, Results, performed
+from labeldp.reproduce.cookbook import read
+report.write_run = lambda *_, **__: None
+rename = os.replace
+
+def until_the_record(source, target):
+    if os.path.basename(target) == "mnist.json":
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+
+os.replace = until_the_record
+place = Path(sys.argv[1])
+performed(Job(read(place / "quick.toml", "mnist"), "2"), Results(place / "results"), out=place / "runs")
+"""
+
+
+def test_killed_between_run_and_record_it_gets_exactly_one_record(job, results, looks, tmp_path):
+    killed = subprocess.run(
+        [sys.executable, "-c", DIE, str(tmp_path)], env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    folder = job.folder(tmp_path / "runs")
+    model = folder.model_file.stat().st_mtime_ns
+    assert results.records("mnist") == [] and len(looks()) == 1
+    record = performed(job, results, out=tmp_path / "runs")
+    assert results.records("mnist") == [record] and record["run"] == folder.facts()["id"]
+    assert folder.model_file.stat().st_mtime_ns == model and [look[-1] for look in looks()] == ["begun", "read back"]
+    assert "sessions" not in record  # it was trained in one
+    assert performed(job, results, out=tmp_path / "runs") == record and len(results.records("mnist")) == 1

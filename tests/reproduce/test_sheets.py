@@ -1,0 +1,129 @@
+"""Paper, official code, ours and targets stand side by side, trust models apart; what is missed or not run is named."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from made_up_records import run
+
+from labeldp.report import published
+from labeldp.reproduce import pooled, recipes_of, sheets_of
+from labeldp.reproduce.cookbook import ORDER
+from labeldp.reproduce.plot import write_page, write_svg
+from labeldp.reproduce.sheets import verdicts
+
+WAIT = {"kind": "estimate", "dataset": "mnist", "recipe": "paper-2st", "trust": "local", "time": "2026-01-01T00:00:00Z"}
+
+
+def sheets(*records, table="mnist"):
+    return {(sheet.dataset, sheet.trust): sheet for sheet in sheets_of(records, recipes_of(table))}
+
+
+def row(sheet, epsilon):
+    found = next(cells for cells in sheet.rows if cells[0] == epsilon)
+    return dict(zip((head.replace("\n", " ") for head in sheet.heads), found, strict=True))
+
+
+def test_a_row_has_paper_ours_and_target():
+    cells = row(sheets(run(98.0), run(98.2))["mnist", "local"], "1")
+    assert cells == {
+        "epsilon": "1",
+        "paper LP-1ST": "95.34",
+        "paper LP-2ST": "95.82",
+        "best-local": "98.10 ± 0.14\n2 runs of 10.0 s",
+        "target": "98.30",
+    }
+
+
+def test_official_code_and_what_is_reached_without_privacy_are_there_too():
+    sheet = sheets(table="cifar-10")["cifar-10", "local"]
+    assert row(sheet, "2")["official code"] == "88.11" and row(sheet, "1")["paper, pre-trained"] == "70.16"
+    assert row(sheet, "none")["paper LP-1ST"] == "94.96"
+
+
+def test_every_published_point_is_in_a_sheet_of_its_dataset():
+    for name, methods in published.POINTS.items():
+        table = next(each for each in ORDER if published.known(each) == name)
+        shown = {cell for sheet in sheets(table=table).values() for cells in sheet.rows for cell in cells}
+        form = "{:.3f}" if published.is_rmse(name) else "{:.2f}"
+        known = {method: points for method, points in methods.items() if method != published.PROJECTIONS}
+        assert {form.format(value) for points in known.values() for value in points.values()} <= shown
+
+
+def test_trust_models_never_share_a_sheet():
+    found = sheets(run(98.0), run(99.0, trust="curator", recipe="best-curator"))
+    assert "best-curator" not in found["mnist", "local"].heads and "best-local" not in found["mnist", "curator"].heads
+    assert "LabelDP-Pro\n(delta > 0)" in found["mnist", "curator"].heads
+    assert any("LabelDP-Pro has delta > 0" in note for note in found["mnist", "curator"].notes)
+    assert any("add/remove adjacency" in note for note in found["mnist", "local"].notes)
+
+
+def test_targets_that_are_missed_met_and_not_tried_are_named():
+    notes = " ".join(sheets(run(98.0), run(99.5, epsilon="2"))["mnist", "local"].notes)
+    assert "Targets missed: epsilon 1 (98.00 of 98.30)." in notes
+    assert "Targets met: epsilon 2 (99.50 of 99.00)." in notes
+    assert "Targets without a run: epsilon 0.5, epsilon 3, epsilon 4." in notes
+
+
+def test_of_errors_less_is_better():
+    of = {"dataset": "movielens-1m", "metric": "rmse"}
+    whole = {("best-local", cell.epsilon): cell for cell in pooled([run(0.96, **of), run(0.90, epsilon="2", **of)])}
+    assert verdicts(whole, {"1": 0.955, "2": 0.905}, "local", "rmse") == [
+        "Targets missed: epsilon 1 (0.960 of 0.955).",
+        "Targets met: epsilon 2 (0.900 of 0.905).",
+    ]
+    sheet = sheets(run(0.96, **of), table="movielens-1m")["movielens-1m", "local"]
+    assert row(sheet, "1")["best-local"].startswith("0.960") and row(sheet, "1")["paper LP-2ST"] == "1.034"
+    assert any("per rating, not per person" in note for note in sheet.notes)
+
+
+def test_a_recipe_that_was_not_run_says_so_with_its_estimate_where_it_lists_the_epsilon():
+    sheet = sheets(WAIT | {"epsilon": "2", "hours": 41.3})["mnist", "local"]
+    assert (
+        row(sheet, "2")["paper-2st"] == "not run here:\nabout 41 h" and row(sheet, "1")["paper-2st"] == "not run here"
+    )
+    assert row(sheet, "0.5")["paper-2st"] == "" and row(sheet, "0.5")["best-local"] == "not run here"
+    assert row(sheet, "2")["best-local"] == "not run here"
+
+
+def test_a_run_takes_the_place_of_its_estimate():
+    records = [WAIT | {"epsilon": "2", "hours": 41.3}, run(98.5, recipe="paper-2st", epsilon="2")]
+    assert row(sheets(*records)["mnist", "local"], "2")["paper-2st"].startswith("98.50\n1 run of")
+
+
+def test_attempts_are_counted_and_subsets_stand_outside_the_table():
+    later = {"recipe_hash": "b", "time": "2026-01-02T00:00:00Z"}
+    sheet = sheets(run(98.0), run(97.0, **later), run(60.0, rows=2000))["mnist", "local"]
+    assert row(sheet, "1")["best-local"] == "97.00\n1 run of 10.0 s\n2 hashes so far"
+    assert any(
+        "Of subsets, not comparable: best-local at epsilon 1 on 2,000 rows: 60.00 (1 run)." in n for n in sheet.notes
+    )
+    assert all("60.00" not in cell for cells in sheet.rows for cell in cells)
+
+
+def test_the_plot_has_ours_and_every_published_method(tmp_path):
+    found = sheets(run(98.0), run(98.2), run(97.0, trust="curator", recipe="best-curator"))
+    text = write_svg(tmp_path / "mnist.svg", list(found.values())).read_text()
+    ElementTree.fromstring(text)  # it is well-formed
+    for name in (
+        "ours: best-local",
+        "ours: best-curator",
+        "paper LP-1ST",
+        "LabelDP-Pro (delta",
+        "paper, without privacy",
+    ):
+        assert name in text
+    assert "LP-2ST, epsilon 4: 99.24" in text and "ours: best-local, epsilon 1: 98.10" in text
+    page = write_page(tmp_path / "page.html", found.values()).read_text()
+    assert "98.10 ± 0.14, 2 runs of 10.0 s" in page and "Targets missed: epsilon 1" in page
+
+
+def test_without_runs_there_is_nothing_to_plot(tmp_path):
+    assert write_svg(tmp_path / "mnist.svg", list(sheets().values())) is None and not (tmp_path / "mnist.svg").exists()
+
+
+def test_the_figure_of_ssl_priors_shows_all_of_its_recipes_and_no_targets_of_ours():
+    found = sheets(table="ssl-prior")
+    assert "paper-ssl-prior" in found["cifar-10", "curator"].heads
+    assert "paper-uniform-small" in found["fashion-mnist", "local"].heads
+    assert not any("target" in sheet.heads or "Targets" in " ".join(sheet.notes) for sheet in found.values())
