@@ -58,7 +58,7 @@ def test_after_a_round_teacher_and_student_together_take_the_teachers_place(repo
 def test_each_round_starts_from_the_last_and_counts_its_epochs_on(reports):
     student, seen = Scripted(), []
     lesson = Lesson(TAUGHT, [reports], rounds=2)
-    taught = lesson.teach(student, LOGITS, watch=lambda learner, epoch: seen.append((epoch["epoch"], epoch["epochs"])))
+    taught = lesson.teach(student, LOGITS, watch=lambda _, epoch: seen.append((epoch["epoch"], epoch["epochs"])))
     assert [fit["start"] is None for fit in student.journal] == [True, False]
     assert seen == [(1, 2), (2, 2)]
     assert taught.stage == 2 and student.stage == 0  # a copy learned
@@ -84,6 +84,19 @@ def test_a_lesson_without_releases_or_with_other_rows_is_refused(reports):
         Lesson(TAUGHT, [reports], rounds=0)
 
 
-def test_labels_are_no_lesson():
-    with pytest.raises((InvalidArgument, AttributeError)):
+def test_labels_and_releases_of_other_classes_are_no_lesson(reports):
+    with pytest.raises(InvalidArgument, match="releases of a vault"):
         Lesson(TAUGHT, [LABELS[ROWS]])
+    other = ldp.LabelVault(np.array(list("abc"))[LABELS], classes=list("abc"), budget="1").release(
+        ldp.GroupedResponse("1"), ROWS
+    )
+    with pytest.raises(InvalidArgument, match="same classes"):
+        Lesson(TAUGHT, [reports, other])
+
+
+def test_a_lesson_shows_how_much_it_is_about_and_whether_it_is_private(reports):
+    assert repr(Lesson(TAUGHT, [reports])) == "<Lesson about 30 rows, 3 classes>"
+    replayed = ldp.LabelVault(LABELS, classes=K, budget="1", bits=ldp.InsecureBits(0)).release(
+        ldp.GroupedResponse("1"), ROWS
+    )
+    assert "NOT PRIVATE" in repr(Lesson(TAUGHT, [replayed]))

@@ -33,7 +33,7 @@ LEAST = 1e-9
 """Below it no probability is believed when two models are put together: one alone rules nothing out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lesson:
     """What a student learns from: a teacher's predictions, and the releases that the teacher learned from.
 
@@ -47,7 +47,8 @@ class Lesson:
 
     Privacy
     -------
-    Free: only what was released, and what was learned from it, is read.
+    Free: releases are read, and what a teacher learned from them. Nothing can check that no label had another part in
+    `taught`: giving it is the caller's statement that none had.
     """
 
     taught: Probabilities
@@ -57,8 +58,12 @@ class Lesson:
 
     def __post_init__(self) -> None:
         checks.integer(rounds=self.rounds, at_least=1)
-        if not self._behind:
-            raise InvalidArgument("a lesson must be of releases: reports on rows, counts of groups, or both.")
+        if not self._behind or not all(isinstance(each, Release | HistogramRelease) for each in self._behind):
+            raise InvalidArgument(
+                "a lesson must be of releases of a vault: reports on rows, counts of groups, or both."
+            )
+        if len({each.classes for each in self._behind}) > 1:
+            raise InvalidArgument("releases must all have the same classes.")
         checks.probabilities(self.taught, len(self.rows), len(self._behind[0].classes))
 
     @classmethod
@@ -76,6 +81,14 @@ class Lesson:
     @property
     def _behind(self) -> list[Release | HistogramRelease]:
         return [*self.releases, *([] if self.counts is None else [self.counts])]
+
+    @property
+    def private(self) -> bool:
+        return all(each.private for each in self._behind)
+
+    def __repr__(self) -> str:
+        stamp = "" if self.private else ", NOT PRIVATE"
+        return f"<Lesson about {len(self.rows)} rows, {len(self._behind[0].classes)} classes{stamp}>"
 
     def targets(self, predicted: Probabilities) -> Beliefs:
         """Return what predictions and releases say together: prior times likelihood, adding up to the counts."""
@@ -126,13 +139,13 @@ def spoken_of(releases: Sequence[Release | HistogramRelease]) -> NDArray[np.int6
     return np.unique(np.concatenate([each.rows for each in releases]))
 
 
-def together(teacher: Probabilities, student: Probabilities) -> Probabilities:
-    """Return a weighted geometric mean of probabilities, normalised: likely is what both find likely.
+def together(teacher: Probabilities, student: Probabilities, *, share: float = TEACHERS_SHARE) -> Probabilities:
+    """Return a geometric mean of probabilities, of which the teacher has a share, normalised: likely is what both find likely.
 
     >>> together(np.array([[0.5, 0.5]]), np.array([[0.5, 0.5]])).tolist()
     [[0.5, 0.5]]
     """
     logs = np.log(np.maximum(student, LEAST), dtype=np.float64)
-    logs += TEACHERS_SHARE * (np.log(np.maximum(teacher, LEAST), dtype=np.float64) - logs)
+    logs += share * (np.log(np.maximum(teacher, LEAST), dtype=np.float64) - logs)
     joint = np.exp(logs - logs.max(axis=1, keepdims=True))
     return joint / joint.sum(axis=1, keepdims=True)

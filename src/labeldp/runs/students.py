@@ -83,7 +83,15 @@ def taught(
         return FinalModel(stages.model_, read)
     number, tell = stages.trainings + 1, watch or _nobody
     lesson = Lesson.of(stages, read.X, rounds=pupil.rounds)
-    tell({"kind": "student", "stage": number, "rows": len(lesson.rows), "rounds": pupil.rounds})
+    tell(
+        {
+            "kind": "student",
+            "stage": number,
+            "rows": len(lesson.rows),
+            "rounds": pupil.rounds,
+            "private": lesson.private,
+        }
+    )
     held = stages.hold_out_
 
     def epoch_ended(student: Learner, epoch: Record) -> None:

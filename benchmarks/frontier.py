@@ -1,0 +1,265 @@
+"""Which idea helps? Each is judged on noisy hold-outs alone: training rows that were only released by randomized response.
+
+10,000 rows of the training set are set aside and released once, by randomized response at epsilon 4; what an idea gives on
+the other 50,000 is graded on these answers (accuracy without bias; the mean log-likelihood, which is quieter, decides). Neither
+true labels nor the test split are looked at. All ideas share the hold-out, and students of one draw share their teacher's
+releases, so that differences are less noisy than the figures. Records go to benchmarks/results/frontier.json as they come (a
+second run goes on where the first stopped), tables to docs/frontier.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import labeldp as ldp
+from labeldp.features import PatchFeatures, cached
+from labeldp.learning import Beliefs, ClusterPrior, Lesson, together
+from labeldp.learning.student import TEACHERS_SHARE
+from labeldp.priors import Clusters, cluster_count
+from labeldp.torch import Augmentation, TorchLearner, models
+from labeldp.vault import Release
+from page import rewrite
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "frontier.json"
+PAGE = HERE.parent / "docs" / "frontier.md"
+HELD, HELD_EPSILON = 10_000, "4"
+FLOORS = {"fashion-mnist": 10.0, "mnist": 6500.0}
+SHARES = (0.0, 0.25, 0.5)
+"""Of the teacher, in what it and its student say together."""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """How labels are released, and the model of features that is trained on them."""
+
+    mechanism: type = ldp.GroupedResponse
+    split: tuple[float, ...] = (0.25, 0.25, 0.5)
+    weight_decay: float = 3e-3
+    centroids: int = 300
+    counts: bool = False
+
+    def fit(self, inputs: Inputs, epsilon: str, draw: int) -> ldp.MultiStage:
+        X = inputs.features(self.centroids)
+        module = models.build("linear", {"kind": "vector", "size": X.shape[1]}, inputs.n_classes, seed=draw)
+        how = {"epochs": 8, "batch_size": 512, "learning_rate": 2e-3, "optimizer": "adam", "seed": draw}
+        learner = TorchLearner(module, loss="likelihood", weight_decay=self.weight_decay, **how)
+        if self.counts:
+            clusters = Clusters.of(X, count=cluster_count(len(inputs.train), epsilon))
+            prior = ClusterPrior(clusters)
+            multi = ldp.MultiStage(learner, stages=0, clusters=prior, bag_rounds=3)
+        else:
+            multi = ldp.MultiStage(learner, stages=len(self.split), split=self.split, mechanism=self.mechanism)
+        trust = "curator" if self.counts else "local"
+        return multi.fit(X, inputs.data.vault(budget=epsilon, trust=trust), epsilon, rows=inputs.train)
+
+
+@dataclass(frozen=True)
+class Student:
+    """A convolutional net on the images, and what it learns."""
+
+    lesson: str = "posterior"
+    model: str = "small-conv"
+    rounds: int = 1
+    epochs: int = 10
+    averaging: float | None = 0.998
+    mixup: float = 0.0
+    crop: int = 2
+
+    def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
+        flip = inputs.name == "fashion-mnist" and self.crop > 0
+        learner = TorchLearner(
+            models.build(self.model, inputs.data.inputs, inputs.n_classes, seed=draw),
+            loss="likelihood",
+            epochs=self.epochs,
+            weight_decay=5e-4,
+            averaging=self.averaging,
+            mixup=self.mixup,
+            augmentation=Augmentation(crop=self.crop, flip=flip),
+            mirror=flip,
+            seed=draw,
+        )
+        lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds)
+        if self.lesson == "posterior":
+            return lesson.teach(learner, inputs.data.X)
+        weights = np.full(len(lesson.rows), 0.3)
+        taught = [Beliefs(lesson.rows, lesson.taught, teacher.releases_, weights)] if self.lesson == "both" else []
+        return learner.fit(inputs.data.X, [*teacher.releases_, *taught])
+
+
+TEACHERS = {
+    "randomized response, one stage": Teacher(ldp.RandomizedResponse, (1.0,)),
+    "balanced groups, one stage": Teacher(split=(1.0,)),
+    "RRWithPrior, three stages": Teacher(ldp.RRWithPrior),
+    "balanced groups, two stages": Teacher(split=(0.4, 0.6)),
+    "balanced groups, three stages": Teacher(),
+    "balanced groups, five stages": Teacher(split=(0.15, 0.15, 0.2, 0.2, 0.3)),
+    "three stages, weight decay 1e-3": Teacher(weight_decay=1e-3),
+    "three stages, weight decay 6e-3": Teacher(weight_decay=6e-3),
+    "three stages, 1,000 centroids": Teacher(centroids=1000),
+    "counts of clusters (curator)": Teacher(counts=True),
+}
+STUDENTS = {
+    "no teacher: the likelihood of the answers": Student("likelihood"),
+    "likelihood, and the teacher's word at weight 0.3": Student("both"),
+    "posterior": Student(),
+    "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
+    "posterior, no averaging": Student(averaging=None),
+    "posterior, no crops or flips": Student(crop=0),
+    "posterior, mixup 0.2": Student(mixup=0.2),
+    "posterior, medium-conv": Student(model="medium-conv"),
+}
+USUAL, CURATOR = "balanced groups, three stages", "counts of clusters (curator)"
+
+
+@dataclass
+class Inputs:
+    """A dataset, its features, and the rows that are held out."""
+
+    name: str
+    data_dir: Path | None
+    cache: Path
+    _features: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.data = ldp.datasets.load(self.name, data_dir=self.data_dir)
+        order = np.random.default_rng(1).permutation(self.data.n_rows)
+        self.held, self.train = np.sort(order[:HELD]), np.sort(order[HELD:])
+        self.n_classes = len(self.data.classes)
+        file = self.cache / f"frontier-hold-out-{self.name}"
+        if not file.with_name(f"{file.name}.json").exists():
+            asked = self.data.vault(budget=HELD_EPSILON)
+            asked.release(ldp.RandomizedResponse(HELD_EPSILON), self.held).save(file)
+        self.hold_out = Release.load(file)
+
+    def features(self, centroids: int = 300) -> np.ndarray:
+        if centroids not in self._features:
+            extractor = PatchFeatures(centroids=centroids, floor=FLOORS[self.name])
+            self._features[centroids] = np.array(cached(self.data.X, extractor, self.cache))
+        return self._features[centroids]
+
+    def grade(self, probabilities: np.ndarray) -> Record:
+        right, likely = (
+            figure(self.hold_out, probabilities) for figure in (ldp.metrics.accuracy, ldp.metrics.log_likelihood)
+        )
+        return {
+            "accuracy": 100 * right.value,
+            "standard_error": 100 * right.standard_error,
+            "log_likelihood": likely.value,
+        }
+
+
+def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]]) -> Any:
+    """Yield records of all ideas at an epsilon that are not done yet."""
+    for name, idea in TEACHERS.items():
+        if name not in (USUAL, CURATOR) and (name, None) not in done:
+            yield from _taught(inputs, epsilon, draw, name, idea, [])
+    for name in (USUAL, CURATOR):
+        students = STUDENTS if name == USUAL else {"posterior": STUDENTS["posterior"]}
+        wanted = [each for each in students if (name, each) not in done]
+        if wanted or (name, None) not in done:
+            yield from _taught(inputs, epsilon, draw, name, TEACHERS[name], wanted)
+
+
+def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, students: Sequence[str]) -> Any:
+    began = time.perf_counter()
+    teacher = idea.fit(inputs, epsilon, draw)
+    taught = teacher.predict_proba(inputs.features(idea.centroids)[inputs.held])
+    about = {"dataset": inputs.name, "epsilon": epsilon, "draw": draw, "teacher": name}
+    yield about | {"student": None, "seconds": time.perf_counter() - began} | inputs.grade(taught)
+    for each in students:
+        began = time.perf_counter()
+        model = STUDENTS[each].fit(inputs, teacher, draw)
+        learned = model.predict_proba(inputs.data.X[inputs.held])
+        shares = {str(share): inputs.grade(together(taught, learned, share=share)) for share in SHARES}
+        seconds = time.perf_counter() - began
+        yield about | {"student": each, "seconds": seconds, "shares": shares} | shares[str(TEACHERS_SHARE)]
+
+
+def table(records: list[Record]) -> str:
+    """Return one row per idea: accuracy and log-likelihood on noisy hold-outs, by dataset and epsilon, mean over draws."""
+    cells = list(dict.fromkeys((each["dataset"], each["epsilon"]) for each in records))
+    heads = [f"{name}, ε {epsilon}" for name, epsilon in cells]
+    lines = [f"| idea | {' | '.join(heads)} |", "|---|" + "---|" * len(cells)]
+    ideas = list(dict.fromkeys((each["teacher"], each["student"]) for each in records))
+    order = {name: number for number, name in enumerate([*TEACHERS, *STUDENTS])}
+    for teacher, taught in sorted(ideas, key=lambda idea: (idea[1] is not None, order[idea[0]], order.get(idea[1], 0))):
+        words = teacher if taught is None else f"student: {taught}" + (" (curator)" if teacher == CURATOR else "")
+        shown = [
+            _cell([r for r in records if (r["teacher"], r["student"]) == (teacher, taught) and _of(r) == cell])
+            for cell in cells
+        ]
+        lines.append(f"| {words} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def shares_table(records: list[Record]) -> str:
+    """Return what each share of the teacher gives, for students of the posterior."""
+    lines = [
+        "| student | " + " | ".join(f"teacher's share {share}" for share in SHARES) + " |",
+        "|---|" + "---|" * len(SHARES),
+    ]
+    chosen = [each for each in records if each.get("shares") and each["student"].startswith("posterior")]
+    for cell in dict.fromkeys((*_of(each), each["teacher"], each["student"]) for each in chosen):
+        same = [each for each in chosen if (*_of(each), each["teacher"], each["student"]) == cell]
+        shown = [_cell([each["shares"][str(share)] for each in same]) for share in SHARES]
+        trust = " (curator)" if cell[2] == CURATOR else ""
+        lines.append(f"| {cell[0]}, ε {cell[1]}: {cell[3]}{trust} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _of(record: Record) -> tuple[str, str]:
+    return record["dataset"], record["epsilon"]
+
+
+def _cell(records: list[Record]) -> str:
+    if not records:
+        return "–"
+    accuracy, likely = (statistics.mean(each[key] for each in records) for key in ("accuracy", "log_likelihood"))
+    runs = f" ({len(records)} draws)" if len(records) > 1 else ""
+    return f"{accuracy:.2f}, {likely:.4f}{runs}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "labeldp" / "features")
+    parser.add_argument("--data", action="append", choices=FLOORS, help="repeatable; by default all")
+    parser.add_argument("--epsilon", action="append", help="repeatable; by default 1 and 2")
+    parser.add_argument("--draw", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--page", action="store_true", help="run nothing: write the page from what is recorded")
+    arguments = parser.parse_args()
+    records = json.loads(arguments.out.read_text())["records"] if arguments.out.exists() else []
+    if not arguments.page:
+        for name in arguments.data or FLOORS:
+            inputs = Inputs(name, arguments.data_dir, arguments.cache)
+            for epsilon in arguments.epsilon or ("1", "2"):
+                same = [r for r in records if _of(r) == (name, epsilon) and r["draw"] == arguments.draw]
+                done = {(record["teacher"], record["student"]) for record in same}
+                for record in studied(inputs, epsilon, arguments.draw, done):
+                    if (record["teacher"], record["student"]) not in done:
+                        records.append(record)
+                        arguments.out.write_text(
+                            json.dumps({"held_epsilon": HELD_EPSILON, "held": HELD, "records": records}, indent=1)
+                            + "\n"
+                        )
+                    print(
+                        json.dumps({key: record[key] for key in record if key != "shares"}), file=sys.stderr, flush=True
+                    )
+    rewrite(PAGE, {"ideas": table(records), "shares": shares_table(records)})
+
+
+if __name__ == "__main__":
+    main()
