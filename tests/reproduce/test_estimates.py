@@ -19,6 +19,7 @@ def test_an_estimate_reads_no_label(write, monkeypatch):
     entry = write()
     found = measured(entry.at("1"))
     assert found.seconds_per_epoch > 0 and (found.timed_rows, found.threads) == (1437, 1)
+    assert 0 < found.processor_share < 2
     record = estimated(entry, "1", found, "labeldp reproduce ..")
     assert record["kind"] == "estimate" and record["hours"] >= 0 and record["trust"] == "local"
     assert record["recipe_hash"] and "student_timed_rows" not in record
@@ -46,15 +47,15 @@ def test_a_stage_trains_on_all_that_was_released_by_then(write, lines, epochs):
     recipe = write(
         f'data = "digits"\nmodel = "linear"\nepsilons = ["1"]\n[release]\n{lines}[training]\nepochs = 10\n'
     ).at("1")
-    assert Estimate(360.0, 100, 1).hours(recipe) == pytest.approx(0.1 * epochs)
+    assert Estimate(360.0, 100, 1.0, 1).hours(recipe) == pytest.approx(0.1 * epochs)
 
 
 def test_rounds_on_counts_and_students_count(write):
     text = 'data = "digits"\nmodel = "linear"\nepsilons = ["1"]\nfeatures = "patches"\n[prior]\n[release]\nhold_out = 0.0\n'
     text += "[training]\nepochs = 10\nbag_rounds = 3\n"
-    assert Estimate(360.0, 100, 1).hours(write(text).at("1")) == pytest.approx(4)
+    assert Estimate(360.0, 100, 1.0, 1).hours(write(text).at("1")) == pytest.approx(4)
     text += '[student]\nmodel = "tiny-conv"\nepochs = 5\nrounds = 2\n'
-    assert Estimate(360.0, 100, 1, 3600.0, 100).hours(write(text).at("1")) == pytest.approx(4 + 10)
+    assert Estimate(360.0, 100, 1.0, 1, 3600.0, 100).hours(write(text).at("1")) == pytest.approx(4 + 10)
 
 
 def test_models_without_epochs_are_not_timed(write):

@@ -18,6 +18,7 @@ from labeldp.errors import InvalidArgument, MissingExtra
 if TYPE_CHECKING:
     from labeldp.reproduce import Entry, Job, Results
 
+BUSY = 0.6
 WIDE = 160
 """Columns of a table in a file or a pipe."""
 
@@ -197,6 +198,9 @@ def _estimate(
         if entry.name not in timed:
             _say(f"{entry.name}: timing an epoch on {entry.data}, with made-up labels.")
             timed[entry.name] = measured(entry.at(epsilon), data_dir=data_dir, cache=cache)
+            if timed[entry.name].processor_share < BUSY:
+                got = f"{timed[entry.name].processor_share:.0%}"
+                _say(f"The machine was busy: the timing got {got} of its threads' time. Estimate again on free cores.")
         command = f"labeldp reproduce {entry.table} --recipe {entry.named} --epsilon {epsilon} --estimate"
         record = estimated(entry, epsilon, timed[entry.name], command)
         results.append(entry.table, record)

@@ -32,10 +32,17 @@ LONGEST = 60.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """The time of an epoch over all rows, of the stages' model and of the student, and how many rows each was timed on."""
+    """The time of an epoch over all rows, of the stages' model and of the student, and how many rows each was timed on.
+
+    Attributes
+    ----------
+    processor_share : which part of the time that its threads asked for the timing got of the processors, the student's where
+        there is one: well below 1, the machine was busy, and a free one is so much faster.
+    """
 
     seconds_per_epoch: float
     timed_rows: int
+    processor_share: float
     threads: int | None
     student_seconds_per_epoch: float | None = None
     student_timed_rows: int | None = None
@@ -85,27 +92,30 @@ def measured(
         raise InvalidArgument(f"{recipe.model} has no epochs to time: run it.")
     images = datasets.load(recipe.data, data_dir=data_dir).only_public()
     read = learners.readable(recipe.model, inputs.public(images, recipe.features, cache=cache, watch=watch).data)
-    found = _timed(lambda: learners.learners_of(recipe, read, None)[0], read, recipe)
+    seconds, rows, share = _timed(lambda: learners.learners_of(recipe, read, None)[0], read, recipe)
     threads = learners.threads(recipe.model)
     if recipe.student is None:
-        return Estimate(*found, threads)
-    return Estimate(*found, threads, *_timed(lambda: learners.student_of(recipe, images, None), images, recipe))
+        return Estimate(seconds, rows, share, threads)
+    student = _timed(lambda: learners.student_of(recipe, images, None), images, recipe)
+    return Estimate(seconds, rows, student[2], threads, *student[:2])
 
 
-def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tuple[float, int]:
-    """Return the seconds of an epoch of new learners over all rows, and how many rows it was timed on."""
+def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tuple[float, int, float]:
+    """Return the seconds of an epoch of new learners over all rows, how many rows it was timed on, and its processor share."""
     made_up = np.random.default_rng(recipe.seed).integers(len(data.classes), size=data.n_rows)
 
-    def seconds(rows: int) -> float:
+    def times(rows: int) -> tuple[float, float]:
         with LabelVault(made_up[:rows], classes=len(data.classes), budget=recipe.epsilon) as vault:
             release = vault.release(RandomizedResponse(recipe.epsilon))
         learner = new()
         learner.epochs = 1
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         learner.fit(data.X[:rows], release)
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - used
 
     first = min(data.n_rows, FIRST_BATCHES * new().batch_size)
-    seconds(first)  # the first steps of a process are slow
-    rows = max(first, min(data.n_rows, int(LONGEST * first / seconds(first))))
-    return round(seconds(rows) * data.n_rows / rows, 2), rows
+    times(first)  # the first steps of a process are slow
+    rows = max(first, min(data.n_rows, int(LONGEST * first / times(first)[0])))
+    wall, processor = times(rows)
+    share = processor / wall / (learners.threads(recipe.model) or 1)
+    return round(wall * data.n_rows / rows, 2), rows, round(share, 2)
