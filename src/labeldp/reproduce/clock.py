@@ -48,7 +48,7 @@ class Clock:
             self._write([*earlier, this])
 
         def tell(record: Record) -> None:
-            if record["kind"] == "features" and record.get("computed"):
+            if record["kind"] in ("features", "initial") and record.get("computed"):
                 this["computed_features"] = True
             if time.monotonic() - noted >= AT_MOST_EVERY:
                 note()

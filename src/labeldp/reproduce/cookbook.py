@@ -2,12 +2,17 @@
 
 Besides what a recipe says there are three keys: `trust` (local or curator), `epsilons` (those of the table), and `at`, which
 holds what is different at an epsilon, such as `[at."2".training]`. `about` says how the settings were chosen.
+
+A figure's recipes are in recipes/figure-NAME, and have two keys more: `[vary]`, lists of values under dotted keys, whose grid
+is run point by point ("training.mixup.0" is the first of a list), and `each_epoch`, to test models at each epoch's end.
 """
 
 from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -18,13 +23,14 @@ from labeldp import checks
 from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
 from labeldp.runs import Recipe
-from labeldp.runs.recipe import read_values
+from labeldp.runs.recipe import read_values, with_keys
 
 ORDER = ("mnist", "fashion-mnist", "kmnist", "cifar-10", "cifar-100", "movielens-1m")
 """Tables of the paper, in its order; others follow by name."""
 FIRST = ("best-local", "paper-ssl-prior-small")
 """What is run where no recipe is named: the first of these that a table has."""
-OWN_KEYS = ("trust", "epsilons", "at")
+FIGURE = "figure-"
+OWN_KEYS = ("trust", "epsilons", "at", "vary", "each_epoch")
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,9 @@ class Entry:
     named : what --recipe calls it: its name, or the file of one's own.
     trust : what the file says. What a run promises is what its certificate says.
     epsilons : those that the table has.
+    vary : of a figure: lists of values under dotted keys; see `variants`.
+    variant : of a point of that grid: its values.
+    each_epoch : whether models are tested at each epoch's end. It changes no model, and is not in the hash.
     """
 
     table: str
@@ -46,6 +55,9 @@ class Entry:
     epsilons: tuple[str, ...]
     values: Mapping[str, Any] = field(repr=False)
     overrides: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
+    variant: Mapping[str, Any] = field(default_factory=dict)
+    each_epoch: bool = False
 
     @property
     def data(self) -> str:
@@ -58,8 +70,18 @@ class Entry:
     def at(self, epsilon: str, *, rows: int | None = None) -> Recipe:
         """Return the recipe at an epsilon; at one that is not listed, its base settings."""
         epsilon = str(Epsilon.of(epsilon))
-        values = _merged(self.values, self.overrides.get(epsilon, {})) | {"epsilon": epsilon}
+        values = _varied(_merged(self.values, self.overrides.get(epsilon, {})), self.variant) | {"epsilon": epsilon}
         return Recipe.of(values if rows is None else values | {"rows": rows}, source=self.named)
+
+    def variants(self) -> list[Entry]:
+        """Return an entry per point of the grid that is varied over; of a recipe that varies nothing, itself."""
+        points = itertools.product(*self.vary.values())
+        return [replace(self, vary={}, variant=dict(zip(self.vary, point, strict=True))) for point in points]
+
+    @property
+    def variant_words(self) -> tuple[str, ...]:
+        """What is different in this variant, each as --only takes it."""
+        return tuple(f"{key}={json.dumps(value)}" for key, value in self.variant.items())
 
 
 def hash_of(recipe: Recipe) -> str:
@@ -73,20 +95,37 @@ def tables() -> tuple[str, ...]:
     >>> "mnist" in tables()
     True
     """
-    found = {place.name for place in _packaged().iterdir() if place.is_dir()}
+    found = {name for name in _folders() if not is_figure(name)}
     return (*(name for name in ORDER if name in found), *sorted(found - set(ORDER)))
 
 
+def figures() -> tuple[str, ...]:
+    """Return the figures that have recipes.
+
+    >>> "figure-stages" in figures()
+    True
+    """
+    return tuple(sorted(filter(is_figure, _folders())))
+
+
+def is_figure(table: str) -> bool:
+    return table.startswith(FIGURE)
+
+
 def recipes_of(table: str) -> list[Entry]:
-    """Return the recipes of a table, by name, which puts ours before the paper's."""
-    folder = _packaged() / _known(table, tables(), "table")
+    """Return the recipes of a table or figure, by name, which puts ours before the paper's."""
+    folder = _packaged() / _known(table, (*tables(), *figures()), "table")
     return [read(file, table) for file in sorted(folder.glob("*.toml"), key=lambda file: file.stem)]
 
 
 def find(table: str, names: Iterable[str] = ()) -> list[Entry]:
-    """Return recipes of a table by name, or of files of one's own, which end in .toml; by default the table's first."""
+    """Return recipes of a table by name, or of files of one's own, which end in .toml.
+
+    By default they are the first of a table, and all of a figure.
+    """
     entries = {entry.name: entry for entry in recipes_of(table)}
-    chosen = list(names) or [next(name for name in (*FIRST, *entries) if name in entries)]
+    usual = list(entries) if is_figure(table) else [next(name for name in (*FIRST, *entries) if name in entries)]
+    chosen = list(names) or usual
     return [
         read(Path(name), table) if name.endswith(".toml") else entries[_known(name, entries, f"recipe of {table}")]
         for name in dict.fromkeys(chosen)
@@ -108,10 +147,47 @@ def read(file: Path, table: str) -> Entry:
     trust = said.get("trust")
     if trust is not None:
         checks.one_of(("local", "curator"), trust=trust)
-    entry = Entry(table, file.stem, source, trust, epsilons, values, by_epsilon)
-    for epsilon in epsilons:
-        entry.at(epsilon)
+    vary, each_epoch = _lists(said.get("vary", {}), source), said.get("each_epoch", False)
+    if not isinstance(each_epoch, bool):
+        raise InvalidArgument(f"{source}: each_epoch must be true or false, got {each_epoch!r}.")
+    if (vary or each_epoch) and not is_figure(table):
+        raise InvalidArgument(f"{source}: vary and each_epoch are of figures ({', '.join(figures())}), not of {table}.")
+    entry = Entry(table, file.stem, source, trust, epsilons, values, by_epsilon, vary, each_epoch=each_epoch)
+    for variant, epsilon in itertools.product(entry.variants(), epsilons):
+        variant.at(epsilon)
     return entry
+
+
+def narrowed(variants: Iterable[Entry], only: Mapping[str, Any]) -> list[Entry]:
+    """Return the variants that have these values; there must be one."""
+    every = list(variants)
+    found = [each for each in every if all(each.variant.get(key) == value for key, value in only.items())]
+    if not found:
+        there = "; ".join(" ".join(each.variant_words) for each in every)
+        raise InvalidArgument(f"--only must leave a variant, of which there are: {there}.")
+    return found
+
+
+def _lists(given: Any, source: str) -> dict[str, tuple[Any, ...]]:
+    if not isinstance(given, dict) or not all(isinstance(values, list) and values for values in given.values()):
+        raise InvalidArgument(f'{source}: vary must hold lists of values, such as "release.stages" = [1, 2].')
+    return {key: tuple(values) for key, values in given.items()}
+
+
+def _varied(values: dict[str, Any], variant: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with a variant's put under their dotted keys."""
+    for key, value in variant.items():
+        above, _, last = key.rpartition(".")
+        if not last.isdigit():
+            values = with_keys(values, {key: value})
+            continue
+        table, _, name = above.rpartition(".")
+        listed = values.get(table, {}).get(name) if table else values.get(name)
+        if not isinstance(listed, list) or int(last) >= len(listed):
+            raise InvalidArgument(f"vary: {key} is one of a list, and the recipe's {above} has no such place.")
+        place = int(last)
+        values = with_keys(values, {above: [*listed[:place], value, *listed[place + 1 :]]})
+    return values
 
 
 def _epsilons(given: Any, source: str) -> tuple[str, ...]:
@@ -136,6 +212,10 @@ def _known(name: str, names: Iterable[str], what: str) -> str:
     close = difflib.get_close_matches(name.lower().replace("_", "-"), every, n=3, cutoff=0.5)
     meant = f" Did you mean {' or '.join(close)}?" if close else ""
     raise InvalidArgument(f"there is no {what} {name[:80]!r}. There are: {', '.join(every)}.{meant}")
+
+
+def _folders() -> list[str]:
+    return [place.name for place in _packaged().iterdir() if place.is_dir()]
 
 
 def _packaged() -> Path:

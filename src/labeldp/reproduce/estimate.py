@@ -32,7 +32,7 @@ LONGEST = 60.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """The time of an epoch over all rows, of the stages' model and of the student, and how many rows each was timed on.
+    """The time of an epoch over all rows of a recipe, by stages' model and student, and how many rows each was timed on.
 
     Attributes
     ----------
@@ -67,10 +67,11 @@ def estimated(entry: Entry, epsilon: str, found: Estimate, command: str) -> Reco
         "dataset": recipe.data,
         "trust": entry.trust,
         "recipe": entry.name,
+        **({"variant": dict(entry.variant)} if entry.variant else {}),
         "recipe_hash": hash_of(recipe),
         "epsilon": recipe.epsilon,
         "hours": round(found.hours(recipe), 2),
-        "of": "epochs of training alone: features, clusters and tests come on top",
+        "of": "epochs of training alone: features, clusters, an initialisation and tests come on top",
         **{key: value for key, value in asdict(found).items() if value is not None},
         "commit": commit(),
         "version": labeldp.__version__,
@@ -102,7 +103,8 @@ def measured(
 
 def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tuple[float, int, float]:
     """Return the seconds of an epoch of new learners over all rows, how many rows it was timed on, and its processor share."""
-    made_up = np.random.default_rng(recipe.seed).integers(len(data.classes), size=data.n_rows)
+    n_rows = min(recipe.rows or data.n_rows, data.n_rows)
+    made_up = np.random.default_rng(recipe.seed).integers(len(data.classes), size=n_rows)
 
     def times(rows: int) -> tuple[float, float]:
         with LabelVault(made_up[:rows], classes=len(data.classes), budget=recipe.epsilon) as vault:
@@ -113,9 +115,9 @@ def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tu
         learner.fit(data.X[:rows], release)
         return time.perf_counter() - began, time.process_time() - used
 
-    first = min(data.n_rows, FIRST_BATCHES * new().batch_size)
+    first = min(n_rows, FIRST_BATCHES * new().batch_size)
     times(first)  # the first steps of a process are slow
-    rows = max(first, min(data.n_rows, int(LONGEST * first / times(first)[0])))
+    rows = max(first, min(n_rows, int(LONGEST * first / times(first)[0])))
     wall, processor = times(rows)
     share = processor / wall / (learners.threads(recipe.model) or 1)
-    return round(wall * data.n_rows / rows, 2), rows, round(share, 2)
+    return round(wall * n_rows / rows, 2), rows, round(share, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import labeldp
 from labeldp.errors import InvalidArgument
 from labeldp.reproduce.clock import Clock
-from labeldp.reproduce.cookbook import Entry, hash_of
+from labeldp.reproduce.cookbook import Entry, hash_of, is_figure
 from labeldp.reproduce.provenance import commit
 from labeldp.reproduce.results import Results, now
 from labeldp.runs import Recipe, RunFolder, train
@@ -62,6 +62,7 @@ class Job:
             "--epsilon",
             self.recipe.epsilon,
         ]
+        words += [word for each in self.entry.variant_words for word in ("--only", each)]
         words += ["--draws", str(self.draw)] if self.draw > 1 else []
         return shlex.join(words + (["--rows", str(self.rows)] if self.rows is not None else []))
 
@@ -70,13 +71,25 @@ class Job:
         """What names the run, in records and in looks."""
         named = {"table": self.entry.table, "dataset": self.recipe.data, "recipe": self.entry.name}
         subset = {} if self.recipe.rows is None else {"rows": self.recipe.rows}
-        return named | {"recipe_hash": self.hash, "epsilon": self.recipe.epsilon, "draw": self.draw} | subset
+        variant: Record = {"variant": dict(self.entry.variant)} if is_figure(self.entry.table) else {}
+        variant |= {} if self.recipe.init is None else {"init": self.recipe.init}
+        return named | variant | {"recipe_hash": self.hash, "epsilon": self.recipe.epsilon, "draw": self.draw} | subset
+
+    @property
+    def look(self) -> Record:
+        """What names the run in a line of looks."""
+        varied = f" ({', '.join(self.entry.variant_words)})" if self.entry.variant else ""
+        return self.facts | {"recipe": self.entry.name + varied, "hash": self.hash[:16]}
 
 
 def recorded(job: Job, results: Results, out: Path) -> Record | None:
-    """Return the record of a job whose run is done and noted."""
-    folder = job.folder(out)
-    return results.of_run(job.entry.table, folder.facts()["id"]) if folder.exists else None
+    """Return the record of a job whose run is done and noted; of a figure, wherever it was run."""
+    table, folder = job.entry.table, job.folder(out)
+    known = results.of_run(table, folder.facts()["id"]) if folder.exists else None
+    if known is not None or not is_figure(table):
+        return known
+    same = (each for each in results.records(table) if each["kind"] == "run" and each["draw"] == job.draw)
+    return next((each for each in same if each["recipe_hash"] == job.hash), None)
 
 
 def performed(
@@ -101,10 +114,19 @@ def performed(
     folder = job.folder(out)
     clock = Clock(folder.path.with_name(f"{folder.path.name}.clock.json"))
     why = "read back" if _is_done(folder) else "resumed" if folder.exists else "begun"
-    results.look(**job.facts | {"hash": job.hash[:16], "commit": commit(), "why": why})
+    why += ", tested at each epoch's end" if job.entry.each_epoch else ""
+    results.look(**job.look | {"commit": commit(), "why": why})
     if not _is_done(folder):
         with clock.session(watch) as tell:
-            train(job.drawn, folder.path, data_dir=data_dir, cache=cache, watch=tell, command=job.command)
+            train(
+                job.drawn,
+                folder.path,
+                data_dir=data_dir,
+                cache=cache,
+                watch=tell,
+                command=job.command,
+                each_epoch=job.entry.each_epoch,
+            )
     record = _record(job, folder, clock)
     results.append(job.entry.table, record)
     return record
@@ -144,6 +166,24 @@ def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
         record |= {"sessions": len(sessions), "seconds_are": "of all sessions, a killed one up to its last record"}
     if len(commits) > 1:
         record["commits"] = commits
-    if job.recipe.features is not None or job.recipe.prior is not None:
+    if job.recipe.features or job.recipe.prior or job.recipe.init:
         record["computed_features"] = any(session["computed_features"] for session in sessions)
-    return record
+    return record | (_on_the_way(folder) if is_figure(job.entry.table) else {})
+
+
+def _on_the_way(folder: RunFolder) -> Record:
+    """Return what figures show besides the last figure: how each stage's model did, and after each epoch if it was tested."""
+    records = folder.records()
+    candidates = {each["stage"]: each["mean_groups"] for each in records if each["kind"] == "stage"}
+    tests = [each for each in records if each["kind"] == "test" and "accuracy" in each]
+    epochs = [each for each in records if each["kind"] == "epoch" and each.get("test")]
+    found: Record = {
+        "stages": [{"stage": e["stage"], "mean_k": candidates.get(e["stage"]), **_in_percent(e)} for e in tests]
+    }
+    if epochs:
+        found["curve"] = [{"stage": e["stage"], "epoch": e["epoch"], **_in_percent(e["test"])} for e in epochs]
+    return found
+
+
+def _in_percent(test: Record) -> Record:
+    return {"accuracy": round(100 * test["accuracy"], 4), "top_k": [round(100 * k, 2) for k in test["top_k"]]}
