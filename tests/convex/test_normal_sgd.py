@@ -194,7 +194,7 @@ def test_large_batches_are_asked_in_parts(monkeypatch):
     X, labels, _ = problem(5)
     whole, parts = [], []
     for found, cells in ((whole, 2**20), (parts, 40)):
-        monkeypatch.setattr("labeldp.convex.spans.CELLS", cells)
+        monkeypatch.setattr("labeldp.convex.losses.CELLS", cells)
         for loss in (Softmax(K, 1.0), Hinge(K, 1.0)):
             fit = convex.lp_normal_sgd(X, vault_of(labels), loss, Ball(1.5), EPSILON, DELTA, batch_size=20)
             found.append(fit.weights)

@@ -1,5 +1,6 @@
 """NormalResponse: the label's vector plus exact noise, on tables that were checked in whole numbers."""
 
+import sys
 from fractions import Fraction
 from itertools import product
 from math import exp, isqrt, log
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 import labeldp as ldp
-from labeldp.mechanisms import NormalResponse
+from labeldp.mechanisms import NormalResponse, normal
 from labeldp.mechanisms.normal import CLAMP, LARGEST_DIMENSION, LARGEST_ENTRY, largest_squared_distance
 from labeldp.randomness import SYSTEM, InsecureBits
 from labeldp.randomness.tabulated import LARGEST_TABULATED_VARIANCE
@@ -67,6 +69,20 @@ def test_noise_has_the_declared_variance_whichever_sampler_draws_it():
         assert (mechanism.variance > LARGEST_TABULATED_VARIANCE) == (squared > 100)
         noise = mechanism.noise(20_000, SYSTEM).astype(float)
         assert abs((noise**2).mean() / mechanism.variance - 1) < 0.07
+
+
+def test_few_numbers_are_drawn_without_a_table_and_have_the_law_of_many(monkeypatch):
+    """Fifty cells of equal chance under the tabulated law, whose own draws are the ruler; false alarm 1e-9."""
+    mechanism = response(squared_sensitivity=2**22)
+    assert 2**25 < mechanism.variance < LARGEST_TABULATED_VARIANCE
+    many = mechanism.noise(1_000_000, SYSTEM)
+    monkeypatch.setattr(normal, "tabulated_gaussian", None)
+    few = np.concatenate([mechanism.noise(2_000, SYSTEM) for _ in range(10)])
+    edges = np.quantile(many, np.linspace(0, 1, 51)[1:-1])
+    seen, expected = (np.bincount(np.searchsorted(edges, draws), minlength=50) for draws in (few, many))
+    both = np.array([seen, expected])
+    pooled = both.sum(axis=0) * both.sum(axis=1, keepdims=True) / both.sum()
+    assert chisquare(both.ravel(), pooled.ravel(), ddof=50).pvalue > 1e-9
 
 
 def test_the_number_of_words_depends_on_neither_label_nor_table():
@@ -207,6 +223,90 @@ def test_the_checked_table_is_a_copy_that_nobody_else_holds():
     checked = response().checked(given, n_rows=2, n_classes=3)
     given[:] = 100
     assert (checked == TABLE).all()
+
+
+def at_line(number, change):
+    """Do something at the n-th line that `checked` and what it calls there come to, as another thread could."""
+    left = iter(range(number))
+
+    def line(_frame, event, _):
+        if event == "line" and next(left, None) is None:
+            sys.settrace(None)
+            change()
+        return line
+
+    def call(frame, *_):
+        return line if frame.f_code.co_name in ("checked", "_own", "array") else None
+
+    sys.settrace(call)
+
+
+def nan_bits():
+    """A table whose last class is NaN when it is taken for floats."""
+    floats = np.zeros((2, 3, 2))
+    floats[:, 2] = np.nan
+    return floats.view(np.int64)
+
+
+OTHERWISE = {
+    "other numbers": (nan_bits, "dtype", np.float64),
+    "other classes": (TABLE.copy, "shape", (2, 6, 1)),
+    "other rows": (TABLE.copy, "strides", (0, 16, 8)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # numpy's, of setting strides
+@pytest.mark.parametrize("way", OTHERWISE)
+def test_a_table_that_another_thread_takes_for_another_is_refused_or_answered_from_as_checked(way):
+    make, attribute, value = OTHERWISE[way]
+    before, outcomes = sys.gettrace(), []
+    for number in range(40):
+        given = make()
+        at_line(number, lambda given=given: setattr(given, attribute, value))
+        try:
+            checked = response().checked(given, n_rows=2, n_classes=3)
+        except ldp.InvalidArgument:
+            outcomes.append("refused")
+        else:
+            assert checked.shape == (2, 3, 2) and checked.dtype == np.int64
+            assert largest_squared_distance(checked) <= 25
+            outcomes.append("checked")
+        finally:
+            sys.settrace(before)
+    assert outcomes[0] == ("checked" if attribute == "strides" else "refused"), "changed before anything was read"
+    assert outcomes[-1] == ("refused" if attribute == "dtype" else "checked"), "changed after all was done, if at all"
+
+
+def test_one_table_for_all_rows_is_checked_and_copied_once(monkeypatch):
+    seen = []
+
+    def noted(table):
+        seen.append(table.shape)
+        return largest_squared_distance(table)
+
+    monkeypatch.setattr(normal, "largest_squared_distance", noted)
+    one = TABLE[0].copy()
+    checked = response().checked(np.broadcast_to(one, (1_000, 3, 2)), n_rows=1_000, n_classes=3)
+    assert seen == [(1, 3, 2)] and checked.shape == (1_000, 3, 2)
+    one[:] = 100
+    assert (checked == TABLE[0]).all()
+    labels, noise = np.arange(1_000) % 3, np.zeros((1_000, 2), dtype=np.int64)
+    assert (NormalResponse.answer(labels, checked, noise) == TABLE[0][labels]).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (np.broadcast_to(TABLE[0], (3, 3, 2)), "must have shape"),
+        (np.broadcast_to(TABLE[0, :1], (2, 1, 2)), "must have shape"),
+        (np.broadcast_to(TABLE[0] * 2, (2, 3, 2)), "apart"),
+        (np.broadcast_to(TABLE[0] * 1.0, (2, 3, 2)), "must hold integers"),
+        (np.broadcast_to(3, ()), "must have shape"),
+    ],
+)
+def test_a_wrong_table_for_all_rows_is_refused(table, says):
+    with pytest.raises(ldp.InvalidArgument, match=says):
+        response().checked(table, n_rows=2, n_classes=3)
 
 
 # ---------------------------------------------------------------- real numbers

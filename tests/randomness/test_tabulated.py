@@ -17,6 +17,7 @@ from labeldp.randomness.tabulated import (
     _edges,
     _table,
     tabulated_gaussian,
+    worth_a_table,
 )
 
 VARIANCES = [1, 2, 7, 100, 12_345]
@@ -48,6 +49,12 @@ def test_every_table_reaches_the_last_digit():
     for variance in (*range(1, 60), 10**7):
         *_, last = _edges(variance)
         assert last >= 2**DIGITS - 2
+
+
+def test_a_table_that_is_not_fine_enough_is_refused_whatever_python_does_with_assertions(monkeypatch):
+    monkeypatch.setattr(tabulated, "_cumulative", lambda *_: iter([(0, 2), (5, 8)]))
+    with pytest.raises(AssertionError, match="within two units"):
+        list(_edges(1))
 
 
 @pytest.mark.parametrize("precision", [63, 127, 191])
@@ -162,6 +169,14 @@ def test_draws_are_like_those_of_rejection():
     seen, also = (np.bincount(np.searchsorted(edges, draws), minlength=26) for draws in (ours, theirs))
     pooled = (seen + also) / 2
     assert chisquare(np.concatenate([seen, also]), np.concatenate([pooled, pooled]), ddof=25).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("variance", [1, 100, 2**20, 2**24, 2**30, LARGEST_TABULATED_VARIANCE])
+def test_a_table_is_made_where_its_places_are_few_or_its_draws_many(variance):
+    fewest = next(count for count in range(2**17) if worth_a_table(variance, count))
+    assert worth_a_table(variance, 2**17), "what a pass draws ahead"
+    assert (fewest == 0) == (variance <= 2**20)
+    assert fewest <= 2 * variance**0.5 and not worth_a_table(LARGEST_TABULATED_VARIANCE + 1, 2**40)
 
 
 @pytest.mark.parametrize("variance", [0, -1, LARGEST_TABULATED_VARIANCE + 1])

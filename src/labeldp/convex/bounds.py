@@ -16,7 +16,7 @@ from scipy.special import digamma
 from labeldp import checks
 from labeldp.budget import Epsilon
 from labeldp.convex.estimator import Unbiased, theorem_moment
-from labeldp.convex.numbers import number, positive, share
+from labeldp.convex.numbers import number, positive, share, size
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import NormalResponse
 
@@ -109,11 +109,16 @@ def lp_normal_sgd(
 
     Parameters
     ----------
-    sensitivity : the largest distance of two classes' gradients; by default 2 L. For softmax and logistic it is L.
+    sensitivity : the largest distance of two classes' gradients, at most 2 L, which is the default. For softmax and logistic
+        it is L.
     """
     r = checks.integer(n_classes=n_classes, at_least=2, at_most=checks.MAX_CLASSES) - 1
     L = positive(lipschitz=lipschitz)
     apart = 2 * L if sensitivity is None else positive(sensitivity=sensitivity)
+    if apart > 2 * L:
+        raise InvalidArgument(
+            f"sensitivity must be at most 2 lipschitz = {2 * L:g}, got {sensitivity}: no gradient is longer."
+        )
     response = NormalResponse.covering(apart, epsilon=epsilon, delta=delta, dimension=r)
     return last_iterate(n_rows, diameter=diameter, moment=math.sqrt(L**2 + normal_noise(response)))
 
@@ -230,7 +235,7 @@ def linear_complexity(n_rows: int, *, largest_norm: float, norm_bound: float) ->
 
 
 def _spread(diameter: float, moment: float, scale: float | None) -> float:
-    D, G = positive(diameter=diameter), positive(moment=moment)
+    D, G = size(diameter=diameter), size(moment=moment)
     c = D / G if scale is None else positive(scale=scale)
     return D**2 / (2 * c) + c * G**2
 

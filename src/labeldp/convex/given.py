@@ -15,6 +15,10 @@ from labeldp.errors import InvalidArgument
 
 def as_features(X: Any) -> NDArray[Any]:
     """Return X as an array of numbers, one row of features per label."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise InvalidArgument(
+            "X must not be a masked array, whose mask would be ignored: fill it, such as X.filled(0)."
+        )
     given = checks.array(X=X)
     if given.ndim < 2 or given.dtype.kind not in "fiu" or not given.size:
         raise InvalidArgument(
@@ -43,6 +47,14 @@ def permutation(order: Any, n_rows: int) -> NDArray[np.int64]:
             f"order must name each of the positions 0 .. {n_rows - 1} once: a row that is used twice voids the theorem."
         )
     return given.astype(np.int64)
+
+
+def flag(**named: Any) -> bool:
+    """Return the one named value, which must be True or False."""
+    ((name, value),) = named.items()
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgument(f"{name} must be True or False, got {type(value).__name__}.")
+    return bool(value)
 
 
 def _each_once(given: NDArray[Any]) -> bool:

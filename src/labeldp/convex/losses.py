@@ -7,7 +7,7 @@ a report says of the label enters as weights on them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -57,7 +57,8 @@ class Loss(ABC):
 
     def gradient(self, w: Floats, X: NDArray[Any], weights: Floats) -> Floats:
         """Return the mean over rows of the gradients of all classes, weighted; weights has shape (rows, K)."""
-        return np.einsum("iy,iyp->p", weights, self.gradients(w, X)) / len(X)
+        ranges = parts(len(X), self.n_classes * len(w))
+        return np.sum([np.einsum("iy,iyp->p", weights[at], self.gradients(w, X[at])) for at in ranges], axis=0) / len(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,30 +103,46 @@ class GivenLoss(Loss):
         return float(self.lowest), float(self.highest)
 
     def check(self, X: NDArray[Any], w: Floats) -> None:
-        step = max(1, CELLS // (self.n_classes * self.n_parameters))
-        for start in range(0, len(X), step):
-            self.gradients(w, X[start : start + step])
+        check_gradients(self, X, w)
 
     def values(self, w: Floats, X: NDArray[Any]) -> Floats:
         if self.class_values is None:
             raise InvalidArgument("this needs the loss's values: GivenLoss(..., class_values=..).")
-        return _table(self.class_values(w, X), (len(X), self.n_classes), "class_values")
+        return as_table(self.class_values(w, X), (len(X), self.n_classes), "class_values")
 
     def gradients(self, w: Floats, X: NDArray[Any]) -> Floats:
-        table = _table(self.class_gradients(w, X), (len(X), self.n_classes, self.n_parameters), "class_gradients")
-        longest = float(np.sqrt(np.vecdot(table, table).max(initial=0.0)))
-        if longest > self.lipschitz_constant * (1 + ROUNDING):
-            raise InvalidArgument(
-                f"class_gradients must be at most lipschitz_constant={self.lipschitz_constant:g} long, got {longest:.6g}. "
-                "Declare a larger constant, or scale the rows down."
-            )
-        return table
+        table = as_table(self.class_gradients(w, X), (len(X), self.n_classes, self.n_parameters), "class_gradients")
+        return no_longer(table, self.lipschitz_constant, name="class_gradients", declared="lipschitz_constant")
 
 
-def _table(given: Any, shape: tuple[int, ...], name: str) -> Floats:
+def check_gradients(loss: Loss, X: NDArray[Any], w: Floats) -> None:
+    """Ask for every row's gradients at w, from a loss that returns none that are too long."""
+    for at in parts(len(X), loss.n_classes * len(w)):
+        loss.gradients(w, X[at].astype(np.float64, copy=False))
+
+
+def no_longer(table: Floats, most: float, *, name: str, declared: str) -> Floats:
+    """Return gradients of which none is longer than was declared."""
+    longest = float(np.sqrt(np.vecdot(table, table).max(initial=0.0)))
+    if longest > most * (1 + ROUNDING):
+        raise InvalidArgument(
+            f"{name} must be at most {declared}={most:g} long, got {longest:.6g}. Declare a larger constant, or scale the "
+            "rows down."
+        )
+    return table
+
+
+def as_table(given: Any, shape: tuple[int, ...], name: str) -> Floats:
+    """Return what a caller's function returned, as finite numbers of this shape."""
     table = checks.array(**{name: given})
     if table.shape != shape or table.dtype.kind not in "fiu":
         raise InvalidArgument(f"{name} must return numbers of shape {shape}, got {table.dtype} of shape {table.shape}.")
     if not np.isfinite(table).all():
         raise InvalidArgument(f"{name} must return finite numbers; {int((~np.isfinite(table)).sum())} are not.")
     return table.astype(np.float64, copy=False)
+
+
+def parts(n_rows: int, cells: int) -> Iterator[slice]:
+    """Yield ranges of rows that hold few enough numbers, at so many cells a row."""
+    step = max(1, CELLS // cells)
+    return (slice(start, start + step) for start in range(0, n_rows, step))

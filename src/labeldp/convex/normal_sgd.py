@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.convex.given import as_features
 from labeldp.convex.losses import CELLS, Loss
+from labeldp.convex.numbers import in_double_precision
 from labeldp.convex.one_pass import Found, Plan, Rows, taken
 from labeldp.convex.sets import ParameterSet
 from labeldp.convex.spans import Group, span_of
@@ -96,8 +97,8 @@ def lp_normal_sgd(
     -------
     (epsilon, delta)-label-DP per row: all rows are charged once, before the first draw, and each is answered once. Public:
     X, loss, set, order, seed, and the tables, which follow from these and earlier answers. Proof: docs/proofs/normal.md.
-    What can be refused is refused before the charge. Gradients of a `GivenLoss` are checked there at the starting point,
-    and then at every step: should one fail only during the pass, the rows stay charged.
+    What can be refused is refused before the charge. Gradients of a `GivenLoss`, or of a loss of your own class, are checked
+    there at the starting point, and then at every step: should one fail only during the pass, the rows stay charged.
 
     >>> from labeldp import convex
     >>> X = np.tile([[0.6, 0.8], [0.8, -0.6]], (100, 1))
@@ -112,31 +113,22 @@ def lp_normal_sgd(
     given = as_features(X)
     if len(given) != len(vault):
         raise InvalidArgument(f"X must have one row per row of the vault ({len(vault)}), got {len(given)}.")
-    plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, order, start, batch_size, "exact")
-    dimension = len(plan.start)
-    diameter, lipschitz = parameter_set.diameter(dimension), loss.lipschitz(parameter_set, dimension)
+    options = {"order": order, "start": start, "batch_size": batch_size, "average": average}
+    plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, **options)
     offsets = checks.integer(seed=seed, at_least=0)
-    span = span_of(loss, 2 * lipschitz, dimension, epsilon=epsilon, delta=delta, seed=offsets)
-    moment = plan.batched(math.sqrt(lipschitz**2 + span.noise), lipschitz)
-    scale = diameter / moment
+    with in_double_precision():
+        span = span_of(plan.loss, 2 * plan.lipschitz, len(plan.start), epsilon=epsilon, delta=delta, seed=offsets)
+        moment = math.sqrt(plan.lipschitz**2 + span.noise)
+    promise = plan.promise(moment, step_moment=moment)
 
     w, passed = plan.start, np.zeros_like(plan.start)
     with vault.normal_pass(span.response, rows, source=source) as opened:
         for t, estimate in enumerate(span.estimates(opened, _groups(plan, given, asked)), start=1):
             passed += w
-            w = parameter_set.project(w - scale / math.sqrt(t) * estimate(w))
+            w = parameter_set.project(w - promise.scale / math.sqrt(t) * estimate(w))
 
-    return NormalFit(
-        weights=passed / plan.n_steps if average else w,
-        response=span.response,
-        receipt=opened.receipt,
-        n_steps=plan.n_steps,
-        scale=scale,
-        diameter=diameter,
-        lipschitz=lipschitz,
-        moment=moment,
-        averaged=average,
-    )
+    found = passed / plan.n_steps if plan.average else w
+    return NormalFit(weights=found, response=span.response, receipt=opened.receipt, **vars(promise))
 
 
 def _groups(plan: Plan, X: NDArray[Any], asked: Rows) -> Iterator[Group]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,11 @@ from labeldp import checks
 from labeldp.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
+
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Within these, squares, products and quotients of two sizes are numbers of double precision."""
+
+RESCALE = "scale the rows, the class values or the parameter set"
 
 
 def number(**named: Any) -> float:
@@ -30,6 +37,24 @@ def positive(**named: Any) -> float:
     if not number(**named) > 0:
         raise InvalidArgument(f"{name} must be > 0, got {value}.")
     return float(value)
+
+
+def size(**named: Any) -> float:
+    """Return the one named value, a length or a ratio of lengths, as a float from 1e-100 to 1e100."""
+    ((name, value),) = named.items()
+    if not SMALLEST <= positive(**named) <= LARGEST:
+        raise InvalidArgument(f"{name} must be between {SMALLEST:g} and {LARGEST:g}, got {value:.6g}: {RESCALE}.")
+    return float(value)
+
+
+@contextmanager
+def in_double_precision() -> Iterator[None]:
+    """Refuse what leaves double precision on the way: a number beyond it is left for the check of the result."""
+    try:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            yield
+    except (OverflowError, ZeroDivisionError):
+        raise InvalidArgument(f"the sizes of this problem must be numbers of double precision: {RESCALE}.") from None
 
 
 def share(**named: Any) -> float:

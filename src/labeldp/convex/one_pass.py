@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.convex import bounds
 from labeldp.convex.estimator import weights
-from labeldp.convex.given import member, permutation
+from labeldp.convex.given import flag, member, permutation
 from labeldp.convex.losses import CELLS, Loss
-from labeldp.convex.numbers import Floats
+from labeldp.convex.numbers import Floats, in_double_precision, positive, size
 from labeldp.convex.sets import ParameterSet
+from labeldp.convex.watched import watched
 from labeldp.errors import InvalidArgument
 from labeldp.vault import Release
 
@@ -25,18 +26,17 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Found:
-    """What one pass of SGD found.
+class Promise:
+    """What is known of a pass before its first step: how long the steps are, and what follows for what it will find.
 
     Attributes
     ----------
-    weights : the parameters: the last iterate, or the mean of all if that was asked for.
     n_steps, scale : the step sizes are scale / sqrt(t) for t = 1 .. n_steps.
     diameter, lipschitz : D of the set and L of the loss.
     moment : G, with E|gradient estimate|^2 <= G^2 in every step.
+    averaged : whether the mean of the iterates is returned rather than the last one.
     """
 
-    weights: Floats
     n_steps: int
     scale: float
     diameter: float
@@ -58,14 +58,31 @@ class Found:
         return iterate(self.n_steps, diameter=self.diameter, moment=self.moment, scale=self.scale)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Found(Promise):
+    """What one pass of SGD found.
+
+    Attributes
+    ----------
+    weights : the parameters: the last iterate, or the mean of all if that was asked for. For the others see `Promise`.
+    """
+
+    weights: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What a pass will do, checked: in which order it takes positions of the release, cut into steps, and where it starts."""
 
+    loss: Loss
+    """The given one, or one that holds it to its word."""
+    parameter_set: ParameterSet
+    diameter: float
+    lipschitz: float
     order: Rows
     cuts: Rows
     start: Floats
-    steps: str
+    average: bool
 
     @classmethod
     def checked(
@@ -75,10 +92,11 @@ class Plan:
         n_classes: int,
         loss: Loss,
         parameter_set: ParameterSet,
+        *,
         order: Any,
         start: Any,
         batch_size: int,
-        steps: str,
+        average: Any,
     ) -> Plan:
         if not isinstance(loss, Loss) or not isinstance(parameter_set, ParameterSet):
             raise InvalidArgument(
@@ -90,20 +108,49 @@ class Plan:
             )
         dimension = loss.dimension(X)
         parameter_set.check(dimension)
+        with in_double_precision():
+            diameter = size(diameter=parameter_set.diameter(dimension))
+            size(largest_norm=parameter_set.largest_norm(dimension))
+            lipschitz = size(lipschitz=loss.lipschitz(parameter_set, dimension))
+        checked_loss = watched(loss, lipschitz)
         first = parameter_set.middle(dimension) if start is None else member(start, parameter_set, dimension)
-        loss.check(X if len(rows) == len(X) else X[rows], first)
+        checked_loss.check(X if len(rows) == len(X) else X[rows], first)
         n_steps = -(-len(rows) // checks.integer(batch_size=batch_size, at_least=1))
         cuts = np.arange(n_steps + 1) * len(rows) // n_steps  # steps of nearly equal size
-        return cls(permutation(order, len(rows)), cuts, first, checks.one_of(bounds.STEPS, steps=steps))
+        return cls(
+            loss=checked_loss,
+            parameter_set=parameter_set,
+            diameter=diameter,
+            lipschitz=lipschitz,
+            order=permutation(order, len(rows)),
+            cuts=cuts,
+            start=first,
+            average=flag(average=average),
+        )
 
     @property
     def n_steps(self) -> int:
         return len(self.cuts) - 1
 
-    def batched(self, moment: float, lipschitz: float) -> float:
+    def promise(self, moment: float, *, step_moment: float) -> Promise:
+        """Return what the pass promises where rows have this G and steps follow that one; refuse what is no promise."""
+        with in_double_precision():
+            G, G_of_steps = self._batched(size(moment=moment)), self._batched(size(moment=step_moment))
+            promise = Promise(
+                n_steps=self.n_steps,
+                scale=positive(scale=self.diameter / G_of_steps),
+                diameter=self.diameter,
+                lipschitz=self.lipschitz,
+                moment=G,
+                averaged=self.average,
+            )
+            positive(bound=promise.of_the_pass())
+        return promise
+
+    def _batched(self, moment: float) -> float:
         """Return G for the mean of a batch: the noise is averaged, the risk's own gradient, at most L long, is not."""
         smallest = int(np.diff(self.cuts).min())
-        return math.sqrt(lipschitz**2 + (moment**2 - lipschitz**2) / smallest)
+        return math.sqrt(self.lipschitz**2 + (moment**2 - self.lipschitz**2) / smallest)
 
     def batches(self, X: NDArray[Any], release: Release) -> Iterator[tuple[NDArray[Any], Floats]]:
         """Yield the rows of each step and how much every label counts in them; gathered many steps at a time."""

@@ -14,8 +14,8 @@ from labeldp.convex import bounds
 from labeldp.convex.estimator import Unbiased, of_release
 from labeldp.convex.given import as_features
 from labeldp.convex.losses import Loss
-from labeldp.convex.numbers import share
-from labeldp.convex.one_pass import Found, Plan
+from labeldp.convex.numbers import in_double_precision, share
+from labeldp.convex.one_pass import Found, Plan, Promise
 from labeldp.convex.sets import ParameterSet
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import RandomizedResponse, RRTopK
@@ -89,8 +89,8 @@ def lp_rr_sgd(
     -------
     epsilon-label-DP per row, that of the release: all rows are charged once, before the first draw, and what follows only
     reads the reports. Public: X, loss, set, order, priors. What can be refused is refused before the charge. Gradients of a
-    `GivenLoss` are checked there at the starting point, and then at every step: should one fail only during the pass, the
-    release is paid for, and asking again under the same name returns it.
+    `GivenLoss`, or of a loss of your own class, are checked there at the starting point, and then at every step: should one
+    fail only during the pass, the release is paid for, and asking again under the same name returns it.
 
     >>> from labeldp import convex
     >>> X = np.tile([[0.6, 0.8], [0.8, -0.6]], (100, 1))
@@ -109,9 +109,11 @@ def lp_rr_sgd(
     given = as_features(X)
     if len(given) != len(vault):
         raise InvalidArgument(f"X must have one row per row of the vault ({len(vault)}), got {len(given)}.")
-    plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, order, start, batch_size, steps)
+    options = {"order": order, "start": start, "batch_size": batch_size, "average": average}
+    plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, **options)
+    promise = _promise(plan, estimator, steps)
     release = vault.release(mechanism, rows, priors=priors, source=source, name=name)
-    return _one_pass(given, release, estimator, loss, parameter_set, plan, average=average)
+    return _one_pass(given, release, plan, promise)
 
 
 def sgd_on_release(
@@ -142,37 +144,22 @@ def sgd_on_release(
         raise InvalidArgument(
             f"X must have one row per row of the vault; it has {len(given)}, too few for the release."
         )
-    plan = Plan.checked(given, release.rows, len(release.classes), loss, parameter_set, order, start, batch_size, steps)
-    return _one_pass(given, release, estimator, loss, parameter_set, plan, average=average)
+    options = {"order": order, "start": start, "batch_size": batch_size, "average": average}
+    plan = Plan.checked(given, release.rows, len(release.classes), loss, parameter_set, **options)
+    return _one_pass(given, release, plan, _promise(plan, estimator, steps))
 
 
-def _one_pass(
-    X: NDArray[Any],
-    release: Release,
-    estimator: Unbiased,
-    loss: Loss,
-    parameter_set: ParameterSet,
-    plan: Plan,
-    *,
-    average: bool,
-) -> Fit:
-    diameter = parameter_set.diameter(len(plan.start))
-    lipschitz = loss.lipschitz(parameter_set, len(plan.start))
-    scale = diameter / plan.batched(bounds.step_moment(estimator, lipschitz, plan.steps), lipschitz)
+def _promise(plan: Plan, estimator: Unbiased, steps: str) -> Promise:
+    with in_double_precision():
+        moment = estimator.moment(plan.lipschitz)
+        step_moment = bounds.step_moment(estimator, plan.lipschitz, steps)
+    return plan.promise(moment, step_moment=step_moment)
 
+
+def _one_pass(X: NDArray[Any], release: Release, plan: Plan, promise: Promise) -> Fit:
     w, passed = plan.start, np.zeros_like(plan.start)
     for t, (x, c) in enumerate(plan.batches(X, release), start=1):
         passed += w
-        g = loss.gradient(w, x, c)  # (eq:def-hatgt): the sum over labels y of c_y grad l(w, (x, y))
-        w = parameter_set.project(w - scale / math.sqrt(t) * g)
-
-    return Fit(
-        weights=passed / plan.n_steps if average else w,
-        release=release,
-        n_steps=plan.n_steps,
-        scale=scale,
-        diameter=diameter,
-        lipschitz=lipschitz,
-        moment=plan.batched(estimator.moment(lipschitz), lipschitz),
-        averaged=average,
-    )
+        g = plan.loss.gradient(w, x, c)  # (eq:def-hatgt): the sum over labels y of c_y grad l(w, (x, y))
+        w = plan.parameter_set.project(w - promise.scale / math.sqrt(t) * g)
+    return Fit(weights=passed / plan.n_steps if plan.average else w, release=release, **vars(promise))

@@ -122,7 +122,7 @@ class Box(ParameterSet):
 
     def middle(self, dimension: int) -> Floats:
         self.check(dimension)
-        return np.broadcast_to((self.low + self.high) / 2, dimension).copy()
+        return np.broadcast_to(self.low / 2 + self.high / 2, dimension).copy()
 
 
 @dataclass(frozen=True, eq=False)

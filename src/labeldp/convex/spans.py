@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from labeldp.convex import bounds
 from labeldp.convex.linear import LinearLoss
-from labeldp.convex.losses import CELLS, Loss
+from labeldp.convex.losses import Loss, parts
 from labeldp.convex.numbers import Floats
+from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import NormalResponse
 from labeldp.mechanisms.normal import largest_squared_distance
 from labeldp.vault import Pass
@@ -59,6 +60,10 @@ def span_of(loss: Loss, sensitivity: float, dimension: int, *, epsilon: Any, del
         centred = class_slopes(loss, np.zeros((1, loss.n_scores)))[0]
         centred -= centred.mean(axis=0)
         sensitivity = float(_widths(centred @ centred.T)) * loss.norm_bound
+        if sensitivity == 0:
+            raise InvalidArgument(
+                "all class values are equal: no label changes a gradient, so there is nothing to ask for."
+            )
         closed = OneTable.of(loss, centred, sensitivity, epsilon, delta)
         if closed is not None:
             return closed
@@ -111,7 +116,7 @@ class OneTable(Span):
         """Return the answers about rows in any order; a vault is asked in its own."""
         sorting = np.argsort(rows)
         answers = np.empty((len(rows), self.response.dimension), dtype=np.int64)
-        for part in _parts(len(rows), self.table.size):
+        for part in parts(len(rows), self.table.size):
             places = sorting[part]
             answers[places] = opened.answer(rows[places], np.broadcast_to(self.table, (len(places), *self.table.shape)))
         return answers
@@ -147,7 +152,7 @@ class TablePerRow(Span):
 
     def _gradient(self, w: Floats, *, opened: Pass, rows: Rows, x: NDArray[Any]) -> Floats:
         total = np.zeros(len(w))
-        for part in _parts(len(rows), self.loss.n_classes * (len(w) + self.loss.n_classes)):
+        for part in parts(len(rows), self.loss.n_classes * (len(w) + self.loss.n_classes)):
             total += self._summed(w, x[part], partial(opened.answer, rows[part]))
         return total / len(rows)
 
@@ -195,8 +200,3 @@ def _widths(gram: Floats) -> Floats:
     squares = np.diagonal(gram, axis1=-2, axis2=-1)
     apart = squares[..., :, None] + squares[..., None, :] - 2 * gram
     return np.sqrt(np.maximum(apart.max(axis=(-2, -1)), 0.0))
-
-
-def _parts(n_rows: int, cells: int) -> Iterator[slice]:
-    step = max(1, CELLS // cells)
-    return (slice(start, start + step) for start in range(0, n_rows, step))

@@ -18,7 +18,7 @@ from labeldp.errors import InvalidArgument
 from labeldp.mechanisms.normal_privacy import continuous_variance, smallest_epsilon, smallest_variance
 from labeldp.randomness import Bits, discrete_gaussian
 from labeldp.randomness.discrete import LARGEST_LAPLACE_SCALE
-from labeldp.randomness.tabulated import LARGEST_TABULATED_VARIANCE, tabulated_gaussian
+from labeldp.randomness.tabulated import tabulated_gaussian, worth_a_table
 
 Integers = NDArray[np.int64]
 
@@ -197,14 +197,16 @@ class NormalResponse:
         return np.rint(scaled).astype(np.int64)
 
     def checked(self, table: Any, *, n_rows: int, n_classes: int) -> Integers:
-        """Return an own copy of a table of whole vectors, (rows, classes, dimension), none further apart than declared."""
-        array = checks.array(table=table)
+        """Return an own copy of a table of whole vectors, (rows, classes, dimension), none further apart than declared.
+
+        One table for all rows, made with np.broadcast_to, is copied and checked once.
+        """
+        own, given = _own(checks.array(table=table))  # what is checked is what is answered from
         shape = (n_rows, n_classes, self.dimension)
-        if array.dtype.kind not in "iu":
-            raise InvalidArgument(f"table must hold integers (see NormalResponse.quantised), got dtype {array.dtype}.")
-        if array.shape != shape:
-            raise InvalidArgument(f"table must have shape (rows, classes, dimension) = {shape}, got {array.shape}.")
-        own = array.copy()  # what is checked is what is answered from
+        if own.dtype.kind not in "iu":
+            raise InvalidArgument(f"table must hold integers (see NormalResponse.quantised), got dtype {own.dtype}.")
+        if given != shape:
+            raise InvalidArgument(f"table must have shape (rows, classes, dimension) = {shape}, got {given}.")
         if own.min() < -LARGEST_ENTRY or own.max() > LARGEST_ENTRY:
             raise InvalidArgument(
                 f"table's entries must be at most {LARGEST_ENTRY} in size: centre the vectors, or use a coarser grid."
@@ -216,13 +218,13 @@ class NormalResponse:
                 f"the vectors of two classes must be at most sqrt({self.squared_sensitivity}) apart in every row, as "
                 f"squared_sensitivity declares, but in some row they are sqrt({furthest}) apart. Scale them down."
             )
-        return own
+        return np.broadcast_to(own, shape) if len(own) < n_rows else own
 
     # ---- inside the vault --------------------------------------------------------------------------------------------
 
     def noise(self, count: int, bits: Bits) -> Integers:
         """Draw noise, which depends on the variance alone: it may be drawn before a label or a table is known."""
-        if self.variance <= LARGEST_TABULATED_VARIANCE:
+        if worth_a_table(self.variance, count):
             return tabulated_gaussian(self.variance, count, bits)
         return discrete_gaussian(Fraction(self.variance), count, bits)
 
@@ -230,6 +232,15 @@ class NormalResponse:
     def answer(true_labels: NDArray[Any], table: Integers, noise: Integers) -> Integers:
         """Return each label's vector plus noise; beyond 2^61, which nobody will see, the sum is clamped."""
         return np.clip(table[np.arange(len(table)), true_labels] + noise, -CLAMP, CLAMP)
+
+
+def _own(array: NDArray[Any]) -> tuple[NDArray[Any], tuple[int, ...]]:
+    """Return a copy, of one row alone where all are the same memory, and the shape of the whole.
+
+    Another thread may set the array's dtype, shape and strides at any time, so they are read from a view that is ours.
+    """
+    view = array.view()
+    return (view[:1] if view.ndim and view.strides[0] == 0 else view).copy(), view.shape
 
 
 def largest_squared_distance(table: Integers) -> int:

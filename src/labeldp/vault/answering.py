@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import Any, Generic, TypeVar
 
 from labeldp.budget import Entry, Guarantee, Ledger, Runs
@@ -85,17 +86,34 @@ def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepar
 
 
 def guarded(draw: Callable[[], Drawn], what_now: str) -> Drawn:
-    """Draw; if that fails, say no more than how, with no frame that holds a label, noise or a lost draw."""
+    """Draw; if that fails, say no more than how, with no frame that holds a label, noise or a lost draw.
+
+    A Ctrl-C may come while a failure is handled, and then carries it as its context. So whatever failed comes here with frames
+    that were emptied, and loses even those first.
+    """
     failure: type[BaseException]
     try:
-        return draw()
-    except VaultClosed:
-        raise
+        return _emptied(draw)
     except BaseException as error:
-        failure = type(error)
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        failure, said = type(error), str(error) if isinstance(error, VaultClosed) else ""
+    if issubclass(failure, VaultClosed):
+        raise VaultClosed(said)
     if not issubclass(failure, Exception):
         raise failure  # Ctrl-C and its like, without the frames they interrupted
     raise LabelDPError(f"The draw failed inside the vault ({failure.__name__}) {what_now}")
+
+
+def _emptied(draw: Callable[[], Drawn]) -> Drawn:
+    """Draw; if that fails, empty every frame that the failure went through. Another failure meanwhile is `guarded`'s."""
+    try:
+        return draw()
+    except BaseException as error:
+        link: BaseException | None = error
+        while link is not None:
+            clear_frames(link.__traceback__)
+            link = link.__context__
+        raise
 
 
 def _drawn_and_spooled(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:

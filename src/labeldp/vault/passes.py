@@ -136,11 +136,12 @@ class NormalPass:
 
     def _drawn(self, asked: Rows, vectors: Integers) -> Integers:
         noise = self._noise(len(asked) * self._mechanism.dimension).reshape(len(asked), -1)
-        true_labels = self._read(asked)
-        self._waiting[asked] = False  # before anything that depends on them is computed
-        answers = self._mechanism.answer(true_labels, vectors, noise)
-        noise.fill(0)
-        return answers
+        try:
+            true_labels = self._read(asked)
+            self._waiting[asked] = False  # before anything that depends on them is computed
+            return self._mechanism.answer(true_labels, vectors, noise)
+        finally:
+            noise.fill(0)
 
     def _noise(self, count: int) -> Integers:
         """Return noise that nobody else was or will be given; what is kept ahead is wiped as it is used.
