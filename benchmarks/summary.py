@@ -1,0 +1,45 @@
+"""Write the README's summary of what `labeldp reproduce` has recorded: ours beside the paper, and what was aimed at."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labeldp.report import published
+from labeldp.reproduce.cookbook import tables
+from labeldp.reproduce.pooling import Cell, pooled
+from labeldp.reproduce.results import Results
+from labeldp.reproduce.sheets import number, targets
+from page import rewrite
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+HEAD = "| data | trust | ε | paper, LP-2ST | ours | aim | runs | minutes a run |\n|---|---|---|---|---|---|---|---|"
+
+
+def row(cell: Cell) -> str:
+    name = published.known(cell.dataset) or cell.dataset
+    theirs = published.POINTS.get(name, {}).get(published.TWO_STAGES, {}) if cell.trust == "local" else {}
+    aim = targets(cell.dataset, cell.trust).get(cell.epsilon)
+    spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
+    paper = theirs.get(cell.epsilon)
+    figures = [number(each, cell.metric) if each is not None else "" for each in (paper, aim)]
+    minutes = "" if cell.mean_seconds is None else f"{cell.mean_seconds / 60:.0f}"
+    ours = f"**{number(cell.mean, cell.metric)}**{spread}"
+    shown = (name, cell.trust, cell.epsilon, figures[0], ours, figures[1], str(cell.runs), minutes)
+    return f"| {' | '.join(shown)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    results = Results(parser.parse_args().results)
+    cells = [cell for table in tables() for cell in pooled(results.records(table))]
+    ours = [cell for cell in cells if cell.recipe.startswith("best-") and cell.rows is None]
+    order = {name: place for place, name in enumerate(tables())}
+    ours.sort(key=lambda cell: (order[cell.dataset], cell.trust != "local", float(cell.epsilon)))
+    rewrite(README, {"reproduced": "\n".join([HEAD, *map(row, ours)])})
+
+
+if __name__ == "__main__":
+    main()
