@@ -101,6 +101,43 @@ def test_results_are_shown_pooled_and_drawn(shell):
     assert cell["runs"] == 2 and cell["mean"] == sum(cell["values"]) / 2 and cell["hashes"] == 1
 
 
+FIGURE = QUICK.replace('["1", "2"]', '["2"]').replace("stages = 1", 'mechanism = "RRWithPrior"')
+FIGURE += 'loss = "noisy-label"\n[vary]\n"release.stages" = [1, 2]\n'
+
+
+def test_a_figure_is_run_point_by_point_and_drawn(shell):
+    Path("stages.toml").write_text(FIGURE)
+    code, out, err = shell("figure-stages --recipe stages.toml --rows 200 --only release.stages=2")
+    assert code == 0 and "figure-stages, stages at epsilon 2, release.stages=2, draw 1, 200 rows" in err
+    assert "1 records of other versions" in out  # a subset is not the figure's
+    code, out, err = shell("figure-stages --recipe stages.toml")
+    assert code == 0 and "points without a run" not in out and "Plot: results/figure-stages.svg" in err
+    assert "release.stages=1" in out and "(1 run)" in out
+    records = json.loads(Path("results/figure-stages.json").read_text())["records"]
+    assert [record["variant"] for record in records] == [{"release.stages": stages} for stages in (2, 1, 2)]
+    assert "stages, epsilon 2" in Path("results/figure-stages.svg").read_text() and len(looks()) == 3
+    code, _, err = shell("figure-stages --recipe stages.toml --out elsewhere")
+    assert code == 0 and err.count("is done and recorded.") == 2 and len(looks()) == 3
+
+
+def test_a_figure_without_runs_is_shown_with_what_it_lacks(shell):
+    code, out, err = shell("figure-mixup --show")
+    assert code == 0 and "16 of 16 points without a run." in out and "There are no results" in err
+    points = json.loads(shell("figure-mixup --show --json")[1])["points"]
+    assert len(points) == 16 and points[0]["variant"] == {"training.mixup.0": 1.0, "training.mixup.1": 1.0}
+    assert not Path("results").exists()
+
+
+def test_an_estimate_of_a_figure_is_of_each_point_and_summed(shell):
+    Path("stages.toml").write_text(FIGURE.replace("epochs = 1", "epochs = 900"))
+    code, out, err = shell("figure-stages --recipe stages.toml --estimate")
+    records = json.loads(Path("results/figure-stages.json").read_text())["records"]
+    assert (
+        code == 0 and err.count("timing an epoch") == 1 and [r["variant"]["release.stages"] for r in records] == [1, 2]
+    )
+    assert "2 of 2 points without a run" in out and not Path("results/test-looks.md").exists()
+
+
 def test_nothing_to_show_is_said_with_the_papers_figures(shell):
     code, out, err = shell("kmnist --show")
     assert code == 0 and "There are no results in results yet" in err and "81.26" in out and "not run here" in out
@@ -132,6 +169,10 @@ def test_missing_files_are_told_before_anything_is_noted(shell):
         ("mnist --html page.html", "--html goes with --show"),
         ("mnist --epsilon -1", "must be > 0 and at most 20, got -1"),
         ("mnist --draws 0", "--draws"),
+        ("mnist --only release.stages=1", "--only is for figures"),
+        ("figure-stages --only release.stages", "--only must be KEY=VALUE"),
+        ("figure-stages --only release.stages=9", "--only must leave a variant"),
+        ("figure-stage", "Did you mean figure-stages"),
     ],
 )
 def test_what_cannot_be_meant_exits_2_and_says_what_can(shell, words, says):

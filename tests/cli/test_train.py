@@ -242,7 +242,7 @@ FAILURES = [
     (2, f"{QUICK}", "Missing option '--out'"),
     (2, f"{QUICK} --epsilon 0 --out run", "epsilon must be > 0"),
     (2, f"{QUICK} --epsilon much --out run", "epsilon must be a finite number"),
-    (2, f"{QUICK} --mechanism RR --out run", "'RandomizedResponse', 'RRWithPrior', 'GroupedResponse', got 'RR'"),
+    (2, f"{QUICK} --mechanism RR --out run", "'RRWithPrior', 'GroupedResponse', 'UnbiasedResponse', got 'RR'"),
     (2, f"{QUICK} --set training.epoch=3 --out run", "[training] knows no 'epoch'. It knows: loss, epochs"),
     (2, f"{QUICK} --set data.rows=3 --out run", "data is a value, not a table"),
     (2, f"{QUICK} --set training.epochs=many --out run", "epochs must be a whole number, got 'many'"),

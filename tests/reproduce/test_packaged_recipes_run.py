@@ -41,6 +41,8 @@ def idx(array):
     [
         ("kmnist", "paper-2st"),
         ("fashion-mnist", "paper-2st-small"),
+        ("fashion-mnist", "paper-2st-small-init"),
+        ("figure-curves", "lp-2st"),
         ("mnist", "best-local"),
         ("fashion-mnist", "best-curator"),
         ("cifar-10", "paper-2st"),

@@ -68,6 +68,9 @@ def recipes(draw):
     units = draw(st.integers(2, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
     where["student"] = st.none() if own_arrays else student
+    where["sums"] = st.none()
+    own_inputs = draw(where["features"]) is None and draw(where["model"]) not in SKLEARN_MODELS
+    where["init"] = st.none() | st.just("mnist") if own_inputs else st.none()
     return draw(of(Recipe, epsilon=epsilon, release=st.just(release), training=training, **where))
 
 
@@ -84,10 +87,11 @@ def test_any_recipe_can_be_changed_into_any_other_of_the_same_absent_values(firs
     values["training"] = {key: each for key, each in values["training"].items() if not means_nothing(second.model, key)}
     flat = {
         f"{table}.{key}": value
-        for table in ("table", "prior", "release", "training", "student")
+        for table in ("table", "prior", "sums", "release", "training", "student")
         for key, value in (values.pop(table) or {}).items()
     }
-    changes = {table: None for table in ("table", "prior", "student") if getattr(second, table) is None} | values | flat
+    absent = {table: None for table in ("table", "prior", "sums", "student") if getattr(second, table) is None}
+    changes = absent | values | flat
     assert first.changed(changes) == second
 
 
@@ -100,6 +104,8 @@ def test_the_whole_recipe_is_written():
         "table",
         "prior",
         "student",
+        "sums",
+        "init",
         "split",
         "averaging",
         "filter",

@@ -149,7 +149,7 @@ def test_a_run_keeps_its_recipe_and_its_ledger(recipe, finished, tmp_path):
 # ---------------------------------------------------------------- refused before anything is spent
 
 DOOMED = [
-    ({"model": "tinyconv"}, "model must be one of 'inception-small', 'linear', 'mlp', "),
+    ({"model": "tinyconv"}, "model must be one of 'inception-small', 'linear', 'medium-conv', 'mlp', "),
     ({"model": "tinyconv"}, "got 'tinyconv'. Did you mean 'tiny-conv'?"),
     ({"model": "ncf"}, "ncf takes inputs"),
     ({"data": "digit"}, "Did you mean 'digits'?"),

@@ -14,7 +14,16 @@ CIFAR = {"kind": "image", "shape": [3, 32, 32]}
 ROW = {"kind": "vector", "size": 13}
 PAIRS = {"kind": "ids", "sizes": [7, 5]}
 
-IMAGE_MODELS = ("inception-small", "linear", "medium-conv", "mlp", "resnet18-v2", "small-conv", "small-conv-groupnorm", "tiny-conv")
+IMAGE_MODELS = (
+    "inception-small",
+    "linear",
+    "medium-conv",
+    "mlp",
+    "resnet18-v2",
+    "small-conv",
+    "small-conv-groupnorm",
+    "tiny-conv",
+)
 EVERY = [(name, DIGITS) for name in IMAGE_MODELS] + [("linear", ROW), ("mlp", ROW), ("ncf", PAIRS)]
 every_model = pytest.mark.parametrize(("name", "inputs"), EVERY, ids=lambda part: part if isinstance(part, str) else "")
 

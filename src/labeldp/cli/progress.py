@@ -84,7 +84,7 @@ class TrainingProgress:
         epochs = recipe.training.rounds if by_rounds else recipe.training.epochs
         self._epochs = epochs * (1 + (recipe.training.bag_rounds or 0))
         self._student_epochs = recipe.student.rounds * recipe.student.epochs if recipe.student is not None else 0
-        self._last = recipe.trainings + (recipe.student is not None)
+        self._last = self._stages if recipe.student is None else recipe.trainings + 1
         self._unit = "round" if by_rounds else "epoch"
         self._released_earlier = released_earlier
         self._tasks: dict[int, TaskID] = {}
@@ -102,11 +102,17 @@ class TrainingProgress:
             )
         elif kind == "features":
             self._features(record)
+        elif kind == "initial":
+            if not record["epoch"]:
+                how = "are learned first, in the open, from" if record["computed"] else "are there, learned from"
+                say(f"Initialisation: weights {how} {record['rows']:,} public labels of {record['data']}.")
         elif kind == "clusters":
             say(
                 f"Clusters: {record['clusters']:,} are looked for among {record['rows']:,} rows, without labels. Next, the "
                 "label holder counts labels in them, with noise: it is trusted as a curator."
             )
+        elif kind == "sums":
+            say(f"Sums: {record['rows']:,} ratings in {record['pieces']:,} pieces at epsilon {record['epsilon']}.")
         elif kind == "stage":
             say(self._sentence(record))
             if stage or not self._stages:  # otherwise counts are only the prior of stage 1
@@ -124,8 +130,8 @@ class TrainingProgress:
             self._progress.update(task, completed=record["epoch"], total=total, figures=figures)
         elif kind == "test":
             self._complete_all()
-            if stage < self._last and "accuracy" in record:
-                say(f"Stage {stage}: {record['accuracy']:.2%} right on public test data.")
+            if stage != self._last and "accuracy" in record:
+                say(f"{f'Stage {stage}' if stage else 'Clusters'}: {record['accuracy']:.2%} right on public test data.")
 
     def _complete_all(self) -> None:
         for task in self._progress.tasks:

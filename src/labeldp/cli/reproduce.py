@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,9 @@ from labeldp.cli.options import data as stdout
 from labeldp.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
-    from labeldp.reproduce import Entry, Job, Results
+    from rich.console import Console
+
+    from labeldp.reproduce import Entry, Figure, Job, Results
 
 BUSY = 0.6
 WIDE = 160
@@ -33,6 +35,12 @@ WIDE = 160
     "names",
     multiple=True,
     help="By its name, or a .toml file of your own; repeatable. By default best-local.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Of a figure: only what has this value of what is varied, such as release.stages=2; repeatable.",
 )
 @click.option(
     "--draws", type=click.IntRange(min=1), default=1, show_default=True, help="Runs, each with noise of its own."
@@ -60,6 +68,7 @@ def reproduce(
     table: str | None,
     epsilons: tuple[Epsilon, ...],
     names: tuple[str, ...],
+    only: tuple[str, ...],
     draws: int,
     rows: int | None,
     folder: Path | None,
@@ -74,14 +83,17 @@ def reproduce(
 ) -> None:
     """Run a recipe of a table, record what it gives, and print paper, official code and ours side by side.
 
-    The same command again goes on where it was stopped. Every run looks at public test data; each look is logged.
+    TABLE may also be one of the paper's other figures: what it lacks is run, and it is drawn. The same command again goes on
+    where it was stopped. Every run looks at public test data; each look is logged.
 
     \b
     labeldp reproduce --list
     labeldp reproduce fashion-mnist --recipe best-curator --epsilon 1 --draws 3
     labeldp reproduce mnist --show
+    labeldp reproduce figure-stages
     """
     from labeldp.reproduce import Results, default_folder, find
+    from labeldp.reproduce.cookbook import is_figure, narrowed
 
     if sum((listing, show, estimate)) > 1 or (html and not show):
         raise click.UsageError("Give one of --list, --show and --estimate; --html goes with --show.")
@@ -96,11 +108,15 @@ def reproduce(
         _show(chosen, results, html, as_json)
         return
     assert table is not None
+    if only and not is_figure(table):
+        raise click.UsageError("--only is for figures, which vary something.")
     with _usage():
         entries = find(table, names)
+        varied = [each for entry in entries for each in entry.variants()]
+        varied = narrowed(varied, dict(map(_setting, only))) if only else varied
     asked = [str(epsilon) for epsilon in epsilons]
-    cells = [(entry, epsilon) for entry in entries for epsilon in asked or entry.epsilons]
-    for entry, epsilon in cells:
+    cells = [(entry, epsilon) for entry in varied for epsilon in asked or entry.epsilons]
+    for entry, epsilon in ((entry, epsilon) for entry in entries for epsilon in asked):
         if epsilon not in entry.epsilons:
             listed = ", ".join(entry.epsilons)
             _say(f"{entry.name} lists epsilon {listed}: at {epsilon} it is run with its base settings.")
@@ -109,15 +125,28 @@ def reproduce(
     made = _estimate(cells, results, **where) if estimate else _run(cells, results, draws, rows, out, **where)
     if as_json:
         print_json(made)
+    elif is_figure(table):
+        _print_figure(_figure(table, results, entries, asked), results)
     else:
         _print(table, results)
 
 
+def _setting(text: str) -> tuple[str, Any]:
+    """Return the key and the value of --only, which is written as in TOML."""
+    import tomllib
+
+    key, _, value = text.partition("=")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        raise click.UsageError(f"--only must be KEY=VALUE, such as release.stages=2; got {text!r}.") from None
+
+
 def _tables(table: str | None) -> tuple[str, ...]:
-    from labeldp.reproduce import recipes_of, tables
+    from labeldp.reproduce import figures, recipes_of, tables
 
     if table is None:
-        return tables()
+        return (*tables(), *figures())
     with _usage():
         recipes_of(table)
     return (table,)
@@ -133,10 +162,13 @@ def _list(tables: tuple[str, ...], as_json: bool) -> None:
         keys = ("table", "name", "trust", "epsilons", "data", "about")
         print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
         return
-    sheet = Table("table", "recipe", "trust", "epsilons", box=None, pad_edge=False)
+    sheet = Table(box=None, pad_edge=False)
+    for head in ("table", "recipe", "trust", "epsilons"):
+        sheet.add_column(head, no_wrap=True)
+    sheet.add_column("varies", overflow="fold")
     for entry in entries:
-        sheet.add_row(entry.table, entry.name, entry.trust, " ".join(entry.epsilons))
-    stdout.print(sheet)
+        sheet.add_row(entry.table, entry.name, entry.trust, " ".join(entry.epsilons), " ".join(entry.vary))
+    _console().print(sheet)
 
 
 def _run(
@@ -189,7 +221,7 @@ def _estimate(
     cells: list[tuple[Entry, str]], results: Results, data_dir: Path | None, cache: Path | None
 ) -> list[dict[str, Any]]:
     """Time one epoch of each recipe, at the first of its epsilons, and record what each epsilon would take."""
-    from labeldp.reproduce import estimated
+    from labeldp.reproduce import Job, estimated
     from labeldp.reproduce.estimate import measured
 
     timed: dict[str, Any] = {}
@@ -201,7 +233,7 @@ def _estimate(
             if timed[entry.name].processor_share < BUSY:
                 got = f"{timed[entry.name].processor_share:.0%}"
                 _say(f"The machine was busy: the timing got {got} of its threads' time. Estimate again on free cores.")
-        command = f"labeldp reproduce {entry.table} --recipe {entry.named} --epsilon {epsilon} --estimate"
+        command = f"{Job(entry, epsilon).command} --estimate"
         record = estimated(entry, epsilon, timed[entry.name], command)
         results.append(entry.table, record)
         made.append(record)
@@ -210,69 +242,112 @@ def _estimate(
 
 def _show(tables: tuple[str, ...], results: Results, html: Path | None, as_json: bool) -> None:
     from labeldp.reproduce import pooled
+    from labeldp.reproduce.cookbook import is_figure
     from labeldp.reproduce.pooling import estimates
 
+    every = [_figure(name, results) for name in tables if is_figure(name)]
+    drawn = [figure for figure in every if figure.drawn or len(tables) == 1]
+    tables = tuple(table for table in tables if not is_figure(table))
     found = {table: results.records(table) for table in tables}
     if as_json:
         cells = [cell.plain() | {"table": table} for table in tables for cell in pooled(found[table])]
         waiting = [each for table in tables for each in estimates(found[table]).values()]
-        print_json({"results": str(results.folder), "cells": cells, "estimates": waiting})
+        points = [point.plain() | {"figure": figure.name} for figure in drawn for point in figure.points]
+        print_json({"results": str(results.folder), "cells": cells, "estimates": waiting, "points": points})
         return
-    if not any(found.values()):
+    if not any(found.values()) and not any(figure.drawn for figure in drawn):
         _say(f"There are no results in {results.folder} yet: labeldp reproduce TABLE runs a recipe and records it.")
     sheets = []
     for table in tables:
         sheets += _print(table, results, plot=True)
+    for figure in drawn:
+        _print_figure(figure, results)
     if html is not None:
+        from labeldp.reproduce.drawings import section
         from labeldp.reproduce.plot import write_page
 
-        _say(f"Page: {write_page(html, sheets)}")
+        _say(f"Page: {write_page(html, sheets, map(section, drawn))}")
+
+
+def _figure(
+    name: str, results: Results, entries: list[Entry] | None = None, epsilons: list[str] | None = None
+) -> Figure:
+    from labeldp.reproduce import figure_of, find
+
+    return figure_of(name, entries or find(name), results, epsilons or ())
+
+
+def _print_figure(figure: Figure, results: Results) -> None:
+    """Print the points of a figure, and draw it."""
+    from labeldp.reproduce.drawings import panels
+    from labeldp.reproduce.plot import write_panels
+
+    _print_sheet(figure.title, figure.heads, figure.rows, figure.notes)
+    with _drawn():
+        written = write_panels(results.folder / f"{figure.name}.svg", panels(figure))
+        if written is not None:
+            _say(f"Plot: {written}")
 
 
 def _print(table: str, results: Results, *, plot: bool = False) -> list[Any]:
     """Print a table's sheets, and where its plot is if that is asked for; return the sheets."""
-    from rich.console import Console
-    from rich.table import Table
-
     from labeldp.reproduce import recipes_of, sheets_of
 
     entries, records = recipes_of(table), results.records(table)
     sheets = sheets_of(records, entries)
-    console = stdout if stdout.is_terminal else Console(highlight=False, width=WIDE)
     for sheet in sheets:
-        printed = Table(box=SIMPLE_HEAD)
-        for head in sheet.heads:
-            printed.add_column(head, overflow="fold")
-        for row in sheet.rows:
-            printed.add_row(*row)
-        console.print(f"[bold]{sheet.title}[/bold]")
-        console.print(printed)
-        for note in sheet.notes:
-            console.print(note, markup=False, soft_wrap=not stdout.is_terminal)
-        console.print()
+        _print_sheet(sheet.title, sheet.heads, sheet.rows, sheet.notes)
     idle = sorted({entry.name for entry in entries} - {record["recipe"] for record in records})
     if idle:
-        console.print(f"Recipes of {table} without a record: {', '.join(idle)}.", soft_wrap=True)
+        _console().print(f"Recipes of {table} without a record: {', '.join(idle)}.", soft_wrap=True)
     if plot:
         _plot(table, results, sheets)
     return sheets
 
 
+def _print_sheet(title: str, heads: Sequence[str], rows: Iterable[tuple[str, ...]], notes: Iterable[str]) -> None:
+    from rich.table import Table
+
+    console, printed = _console(), Table(box=SIMPLE_HEAD)
+    for head in heads:
+        printed.add_column(head, overflow="fold")
+    for row in rows:
+        printed.add_row(*row)
+    console.print(f"[bold]{title}[/bold]")
+    console.print(printed)
+    for note in notes:
+        console.print(note, markup=False, soft_wrap=not stdout.is_terminal)
+    console.print()
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return stdout if stdout.is_terminal else Console(highlight=False, width=WIDE)
+
+
 def _plot(table: str, results: Results, sheets: list[Any]) -> None:
     from labeldp.reproduce.plot import write_svg
 
-    try:
+    with _drawn():
         written = write_svg(results.folder / f"{table}.svg", sheets)
+        if written is not None:
+            _say(f"Plot: {written}")
+
+
+@contextlib.contextmanager
+def _drawn() -> Iterator[None]:
+    """Say so where there is nothing to draw with."""
+    try:
+        yield
     except MissingExtra as error:
         _say(str(error))
-        return
-    if written is not None:
-        _say(f"Plot: {written}")
 
 
 def _named(job: Job) -> str:
+    varied = "".join(f", {words}" for words in job.entry.variant_words)
     subset = "" if job.rows is None else f", {job.rows:,} rows"
-    return f"{job.entry.table}, {job.entry.name} at epsilon {job.recipe.epsilon}, draw {job.draw}{subset}"
+    return f"{job.entry.table}, {job.entry.name} at epsilon {job.recipe.epsilon}{varied}, draw {job.draw}{subset}"
 
 
 @contextlib.contextmanager

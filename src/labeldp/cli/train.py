@@ -90,6 +90,11 @@ TABLES = {
     type=float,
     help="The share of the rows that is only used to grade models, noisily: 0.2 of a table, 0.02 of a dataset.",
 )
+@click.option(
+    "--init",
+    metavar="DATASET",
+    help="Of torch models: start from weights learned from another dataset, whose labels are public and not protected.",
+)
 @click.option("--rows", type=int, help="Use only the first so many rows, for a quick try.")
 @click.option("--seed", type=int, help="Of the training; no seed reaches privacy noise.")
 @click.option(
@@ -351,6 +356,8 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
     _say(certificate["guarantee"])
     if certificate["trust"] == "curator":
         _say("Trust model: curator.")
+    if recipe.init is not None:
+        _say(f"It began with weights that were learned from the true labels of {recipe.init}, which nothing protects.")
     if "from" in folder.facts():
         _say(f"It was trained on what {folder.facts()['from']} released: nothing was asked, nothing was charged.")
     _say(f"Model, certificate and releases: {folder.path}")

@@ -193,8 +193,11 @@ def not_protected(run: Run) -> list[tuple[str, str]]:
         ),
         ("Other runs.", STUDY),
     ]
-    for file in (run.certificate or {}).get("unprotected") or ():
-        limits.insert(0, ("Public test labels.", f"Those of {file} were read as they are, to test models on."))
+    for file, why in ((run.certificate or {}).get("unprotected") or {}).items():
+        if "to test models on" in why:
+            limits.insert(0, ("Public test labels.", f"Those of {file} were read as they are, to test models on."))
+        else:
+            limits.insert(0, ("Public labels.", f"Of {file}: {why}."))
     if run.certificate is not None and not is_private(run.certificate):
         limits.insert(
             0, ("Everything.", "The noise of this run can be replayed from its seed: no label is protected at all.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,15 @@ CAPTION = (
     "Ours: mean over runs, each with noise of its own, a bar of one standard deviation to either side, a faint dot per run. A "
     "dashed line across is what is reached without privacy."
 )
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure with its title and legend."""
+
+    title: str
+    svg: str
+    legend: page.Legend
 
 
 def series_of(sheet: Sheet) -> list[Series]:
@@ -57,29 +67,33 @@ def figure_of(sheet: Sheet) -> str:
 def write_svg(path: Path, sheets: Sequence[Sheet]) -> Path | None:
     """Write the figures of sheets that have runs, side by side, each with its legend, as one file; None if none has any."""
     drawn = [sheet for sheet in sheets if sheet.cells]
-    if not drawn:
+    return write_panels(path, [Panel(sheet.title, figure_of(sheet), legend(series_of(sheet))) for sheet in drawn])
+
+
+def write_panels(path: Path, panels: Sequence[Panel]) -> Path | None:
+    """Write panels side by side as one file; None if there are none."""
+    if not panels:
         return None
-    legends = [legend(series_of(sheet)) for sheet in drawn]
-    height = HEAD + HEIGHT + LINE_HEIGHT * max(map(len, legends)) + MARGIN
-    width = (WIDTH + MARGIN) * len(drawn) + MARGIN
+    height = HEAD + HEIGHT + LINE_HEIGHT * max(len(panel.legend) for panel in panels) + MARGIN
+    width = (WIDTH + MARGIN) * len(panels) + MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        f"<title>{page.escape('; '.join(sheet.title for sheet in drawn))}</title><style>{_style()}</style>",
+        f"<title>{page.escape('; '.join(dict.fromkeys(panel.title for panel in panels)))}</title><style>{_style()}</style>",
         '<rect width="100%" height="100%" rx="8" fill="var(--card)"/>',
     ]
-    for place, (sheet, signs) in enumerate(zip(drawn, legends, strict=True)):
+    for place, panel in enumerate(panels):
         left = MARGIN + place * (WIDTH + MARGIN)
-        parts.append(f'<text x="{left + 4}" y="26" class="title">{page.escape(sheet.title)}</text>')
+        parts.append(f'<text x="{left + 4}" y="26" class="title">{page.escape(panel.title)}</text>')
         place_of = f'x="{left}" y="{HEAD}" width="{WIDTH}" height="{HEIGHT}"'
-        parts.append(figure_of(sheet).replace("<svg ", f"<svg {place_of} ", 1))
-        parts += _legend(signs, left, HEAD + HEIGHT + LINE_HEIGHT)
+        parts.append(panel.svg.replace("<svg ", f"<svg {place_of} ", 1))
+        parts += _legend(panel.legend, left, HEAD + HEIGHT + LINE_HEIGHT)
     with renamed_when_whole(path) as file:
         file.write(("\n".join([*parts, "</svg>"]) + "\n").encode())
     return path
 
 
-def write_page(path: Path, sheets: Iterable[Sheet]) -> Path:
-    """Write figures and tables as one HTML page."""
+def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) -> Path:
+    """Write figures and tables, and more sections, as one HTML page."""
     body = []
     for sheet in sheets:
         heads = [head.replace("\n", " ") for head in sheet.heads]
@@ -89,6 +103,7 @@ def write_page(path: Path, sheets: Iterable[Sheet]) -> Path:
             figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=legend(series_of(sheet)))
         name = f"{sheet.dataset}-{sheet.trust}"
         body.append(page.section(name, sheet.title, figure, table, *(page.paragraph(note) for note in sheet.notes)))
+    body += more
     body.append(page.section("study", "What this is", page.paragraph(words.STUDY)))
     about = "Every run of a recipe's latest version is pooled, none is picked; each look at a test set is logged."
     html = page.frame("The paper's tables, and ours", eyebrow="labeldp reproduce", about=about, top="", body=body)

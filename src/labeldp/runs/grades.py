@@ -40,8 +40,21 @@ def tested(data: Dataset, predicted: Probabilities) -> Record:
     return {
         "rows": len(truth),
         "accuracy": float(np.trace(confusion) / len(truth)),
+        "top_k": top_k(truth, predicted),
         "confusion": confusion.tolist(),
     }
+
+
+def top_k(truth: NDArray[np.int64], predicted: Probabilities) -> list[float]:
+    """Return, for k = 1 .. K, the share of rows whose class is among the k most likely ones; of equals, the first is.
+
+    >>> top_k(np.array([0, 2]), np.array([[0.5, 0.3, 0.2], [0.6, 0.4, 0.0]]))
+    [0.5, 0.5, 1.0]
+    """
+    order = np.argsort(-predicted, axis=1, kind="stable")
+    places = np.argmax(order == truth[:, None], axis=1)
+    found = np.bincount(places, minlength=predicted.shape[1]).cumsum() / len(truth)
+    return [float(share) for share in found]
 
 
 def held_out(release: Release, probabilities: Probabilities) -> Record:

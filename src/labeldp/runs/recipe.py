@@ -11,15 +11,15 @@ from typing import Any
 
 from labeldp import checks
 from labeldp.budget import Epsilon
-from labeldp.datasets.catalogue import FILES
+from labeldp.datasets.catalogue import FILES, LOADERS
 from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
-from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior, UnbiasedResponse
 from labeldp.runs import specs
 from labeldp.runs.families import SKLEARN_MODELS, family_of, means_nothing, unknown_model
 
 MECHANISMS: dict[str, type[LocalMechanism]] = {
-    mechanism.__name__: mechanism for mechanism in (RandomizedResponse, RRWithPrior, GroupedResponse)
+    mechanism.__name__: mechanism for mechanism in (RandomizedResponse, RRWithPrior, GroupedResponse, UnbiasedResponse)
 }
 
 MOST = 1e300
@@ -82,6 +82,22 @@ class Prior:
         checks.integer(**{"prior.components": self.components}, at_least=1)
         if self.features is not None:
             specs.parse(self.features, name="prior.features")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of ratings over public pieces of items, then of users, for a curator. They take all of epsilon.
+
+    Attributes
+    ----------
+    share : of epsilon that the items' sums cost; the users' cost the rest.
+    """
+
+    share: float = 0.4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidArgument(f"sums.share must lie between 0 and 1, got {self.share}.")
 
 
 @dataclass(frozen=True)
@@ -167,6 +183,8 @@ class Student:
 class Recipe:
     """What to train on what, at which epsilon.
 
+    `init` is another dataset, whose labels are public: networks start from weights that were learned from it in the open.
+
     >>> recipe = Recipe(data="digits", model="tiny-conv", epsilon="2")
     >>> Recipe.parse(recipe.toml()) == recipe
     True
@@ -184,6 +202,8 @@ class Recipe:
     release: ReleasePlan = field(default_factory=ReleasePlan)
     training: Training = field(default_factory=Training)
     student: Student | None = None
+    sums: Sums | None = None
+    init: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", str(Epsilon.of(self.epsilon)))
@@ -194,6 +214,8 @@ class Recipe:
         self._check_features()
         self._check_prior()
         self._check_student()
+        self._check_sums()
+        self._check_init()
         self._settle_bag_rounds()
         self._check_settings(
             item.name for item in fields(Training) if getattr(self.training, item.name) != item.default
@@ -260,14 +282,31 @@ class Recipe:
                 "arrays of one's own."
             )
 
+    def _check_sums(self) -> None:
+        if self.sums is not None and (self.prior or self.student or self.release.stages or self.release.hold_out):
+            raise InvalidArgument(
+                "[sums] take all of epsilon: leave out [prior], [student] and release.stages, and set release.hold_out = 0."
+            )
+
+    def _check_init(self) -> None:
+        if self.init is None:
+            return
+        checks.one_of(tuple(LOADERS), init=self.init)
+        if self.init == self.data:
+            raise InvalidArgument(
+                f"init must be another dataset than {self.data}: its labels are read as they are, and nothing protects them."
+            )
+        if family_of(self.model) == "sklearn" or self.features is not None or self.sums is not None:
+            raise InvalidArgument("init is for one of torch's networks that reads the inputs themselves: leave it out.")
+
     @property
     def _prior_takes_all(self) -> bool:
         return self.prior is not None and self.prior.epsilon in (None, self.epsilon)
 
     @property
     def _usual_stages(self) -> int:
-        if self.prior is not None:
-            return 0 if self._prior_takes_all else 1
+        if self.prior is not None or self.sums is not None:
+            return 0 if self._prior_takes_all or self.sums is not None else 1
         return 1 if self._has_two_classes else 2
 
     @property
@@ -322,6 +361,8 @@ class Recipe:
             given["prior"] = _filled(Prior, given["prior"], f"{source}, [prior]")
         if given.get("student") is not None:
             given["student"] = _filled(Student, given["student"], f"{source}, [student]")
+        if given.get("sums") is not None:
+            given["sums"] = _filled(Sums, given["sums"], f"{source}, [sums]")
         recipe: Recipe = _filled(cls, given, source)
         recipe._check_settings(settings)
         return recipe
@@ -351,9 +392,8 @@ class Recipe:
     def toml(self) -> str:
         """Return the whole recipe as TOML."""
         values = self._values(self.model)
-        tables = {
-            name: values.pop(name) for name in ("table", "prior", "release", "training", "student") if name in values
-        }
+        names = ("table", "prior", "sums", "release", "training", "student")
+        tables = {name: values.pop(name) for name in names if name in values}
         lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
@@ -364,7 +404,7 @@ class Recipe:
         keys = [key for key in ("data", "rows", "epsilon") if getattr(self, key) != getattr(other, key)]
         columns = [item.name for item in fields(Table) if item.name != "public_test"]
         keys += [f"table.{key}" for key in columns if _of(self.table, key) != _of(other.table, key)]
-        keys += self._other_prior_than(other)
+        keys += self._other_prior_than(other) + (["sums"] if self.sums != other.sums else [])
         plan = [item.name for item in fields(ReleasePlan)]
         return keys + [f"release.{key}" for key in plan if getattr(self.release, key) != getattr(other.release, key)]
 
@@ -465,7 +505,7 @@ def _fitting(name: str, kind: str, value: Any) -> Any:
 
 
 def is_dataclass_value(value: Any) -> bool:
-    return isinstance(value, (Table, Prior, ReleasePlan, Training, Student))
+    return isinstance(value, (Table, Prior, Sums, ReleasePlan, Training, Student))
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import MultiStage
 from labeldp.priors import Clusters
 from labeldp.runs import clusters as stage_0
-from labeldp.runs import inputs, learners, ledgers, students, tables
+from labeldp.runs import initial, inputs, learners, ledgers, ratings, students, tables
+from labeldp.runs.epochs import TestedEachEpoch
 from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
 from labeldp.runs.grades import held_out, tested_on
 from labeldp.runs.inputs import Public
@@ -54,6 +55,7 @@ def train(
     fabric: Fabric | None = None,
     command: str | None = None,
     otherwise: bool = False,
+    each_epoch: bool = False,
 ) -> RunFolder:
     """Run a recipe in a folder, or go on with the run that is there.
 
@@ -66,7 +68,8 @@ def train(
     labels. `command`, for the report, is public. With a [prior] the label holder is a curator, who aggregates; its clusters
     are public, and are in the folder before anything is asked.
     With `otherwise` a run that is there may get another model or [training]: it is trained anew on what it released.
-    Features, and what they are made by, are kept in `cache`; see `labeldp.runs.inputs`.
+    Features, and what they are made by, are kept in `cache`; see `labeldp.runs.inputs`. With `each_epoch` models are tested on
+    public test rows at each epoch's end, not only at each stage's.
     """
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
@@ -79,8 +82,11 @@ def train(
     labelled = _labelled(sealed)
     used = _used(recipe, labelled)
     clusters = _clusters(recipe, sealed.only_public(), public, used, folder, cache, watch, processes)
-    multistage = stages_of(recipe, data, processes, clusters)
+    multistage, test = stages_of(recipe, data, processes, clusters), tested_on(data)
     multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
+    _begin(multistage, recipe, data, data_dir, cache, watch, processes)
+    if each_epoch and test is not None and recipe.sums is None:
+        multistage.learner = [TestedEachEpoch(each, test) for each in multistage.learner]  # type: ignore[union-attr]
     student = students.of(recipe, sealed.only_public(), processes)
     facts = _facts(recipe, sealed, public, data_dir, cache, processes) | {"command": command}
     facts = learners.once(
@@ -100,7 +106,7 @@ def train(
             name=facts["name"],
             folder=folder.path,
             watch=journal,
-            test=tested_on(data),
+            test=test,
         )
         model = students.taught(student, multistage, data, folder, journal)
         if vault is not None:
@@ -122,6 +128,10 @@ def train_again(
     otherwise: bool = False,
 ) -> RunFolder:
     """Train on the releases of an earlier run. Free: no vault is opened, and nothing is asked."""
+    if recipe.sums is not None:
+        raise InvalidArgument(
+            "a run on [sums] has one model, which follows from them: there is nothing to train again."
+        )
     folder, earlier = RunFolder(out), RunFolder(source)
     holder = folder if folder.exists else earlier  # a run needs nothing but its own folder
     known = holder.facts()
@@ -141,6 +151,7 @@ def train_again(
     multistage = stages_of(recipe, data, processes, _counted_clusters(recipe, holder))
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
+    _begin(multistage, recipe, data, data_dir, cache, watch, processes)
     student = students.of(recipe, unlabelled, processes)
     facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
     first = processes.is_global_zero
@@ -170,12 +181,14 @@ def stages_of(
     clusters: Clusters | None = None,
 ) -> MultiStage:
     """Return the multi-stage training that a recipe describes; `clusters` are those of its [prior]."""
+    if recipe.sums is not None:
+        return ratings.SumStages(recipe, data, fabric)  # type: ignore[return-value]  # it has a MultiStage's face
     plan, how = recipe.release, recipe.training
     return MultiStage(
         learners.learners_of(recipe, data, fabric),
         stages=plan.stages,
         split=plan.split,
-        mechanism=recipe.mechanism,
+        mechanism=ratings.mechanism_of(recipe, data.classes),
         temperature=plan.temperature,
         warm_start=how.warm_start,
         filter=how.filter,
@@ -184,6 +197,21 @@ def stages_of(
         hold_out=plan.hold_out,
         seed=recipe.seed,
     )
+
+
+def _begin(
+    multistage: MultiStage,
+    recipe: Recipe,
+    data: datasets.Dataset,
+    data_dir: Path | None,
+    cache: Path | None,
+    watch: Watch | None,
+    processes: Fabric | OneProcess,
+) -> None:
+    """Give the stages' networks the weights that a recipe's `init` teaches, if it has one."""
+    once = partial(learners.once, processes)
+    nets = list(multistage.learner) if recipe.init is not None else []  # type: ignore[arg-type]  # one per stage
+    initial.begin(nets, recipe, data, data_dir=data_dir, cache=cache, watch=watch, once=once)
 
 
 def _load(recipe: Recipe, data_dir: Path | None) -> datasets.Dataset:
@@ -254,8 +282,8 @@ def _counted_clusters(recipe: Recipe, holder: RunFolder) -> Clusters | None:
 
 
 def _trust(recipe: Recipe) -> str:
-    """Return whom labels are entrusted to: only counts of clusters aggregate them."""
-    return "local" if recipe.prior is None else "curator"
+    """Return whom labels are entrusted to: only counts of clusters and sums aggregate them."""
+    return "local" if recipe.prior is None and recipe.sums is None else "curator"
 
 
 def _labelled(data: datasets.Dataset) -> NDArray[np.bool_]:
@@ -414,6 +442,7 @@ def _facts(
     processes: Fabric | OneProcess,
 ) -> Record:
     own_file = recipe.table is not None
+    tests = [os.path.abspath(data.public_test)] if own_file and data.public_test is not None else []
     return {
         "version": labeldp.__version__,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -425,7 +454,7 @@ def _facts(
         "reads": public.facts,
         "classes": list(data.classes),
         "features": tables.digest(data) if own_file else None,
-        "unprotected": [os.path.abspath(data.public_test)] if own_file and data.public_test is not None else [],
+        "unprotected": tests + initial.read_by(recipe),
     }
 
 
@@ -466,9 +495,10 @@ def _stated(facts: Record) -> Record:
 
 
 def _unprotected(facts: Record) -> Record:
-    """List every public test file that models of the run were ever tested on."""
-    files = facts["unprotected"]
-    return {"unprotected": dict.fromkeys(files, PUBLIC_LABELS)} if files else {}
+    """List every public test file that models of the run were ever tested on, and whose labels any began with."""
+    read = facts["unprotected"]
+    why = {each: initial.WORDS if each.startswith(initial.READ) else PUBLIC_LABELS for each in read}
+    return {"unprotected": why} if read else {}
 
 
 def _nobody(record: Record) -> None:
@@ -500,7 +530,8 @@ def _finish(
         found = held_out(multistage.hold_out_, model.predict_proba(multistage.hold_out_.rows))
         folder.note(found)
         (watch or _nobody)(found)
-    seconds = sum(record.get("seconds", 0.0) for record in folder.records() if record["kind"] == "epoch")
+    timed = ("epoch", "sums")
+    seconds = sum(record.get("seconds", 0.0) for record in folder.records() if record["kind"] in timed)
     folder.note({"kind": "done", "seconds": seconds, "threads": learners.threads(folder.recipe().model)})
     try:
         from labeldp import report

@@ -41,7 +41,9 @@ class TorchLearner:
 
     Parameters
     ----------
-    module : any module from inputs to K logits. It is copied; its weights are where training starts.
+    module : any module from inputs to K logits. It is copied; its weights are where training starts. Where it has a method
+        `see`, that is given all of X before training; where it has a method `penalty`, that is given the number of training
+        rows and returns what is added to the mean loss, such as minus the log of a prior over that number.
     loss : "noisy-label", cross entropy on the reported label (the paper's); "debiased", unbiased for the loss on true labels
         (Appendix G); "likelihood", -log sum_y softmax_y P(report | y), which takes every release and wastes nothing.
     epochs, batch_size, learning_rate, weight_decay, momentum : as usual; learning_rate is the schedule's peak.
@@ -145,6 +147,8 @@ class TorchLearner:
         check_rows(data.rows, len(X))
         batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)
         module = copy.deepcopy(self.module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if hasattr(module, "see"):
+            module.see(torch.as_tensor(X))
         if start is not None:
             self._take_weights(module, start)
         rows = torch.from_numpy(data.rows)
@@ -228,6 +232,8 @@ class TorchLearner:
                 else:
                     losses = mixed_loss(module, inputs, targets, float(mixing[number]), data.loss)
                 loss = losses.mean()
+                if hasattr(module.module, "penalty"):
+                    loss = loss + module.module.penalty(len(data))
                 optimizer.zero_grad()
                 fabric.backward(loss)
                 optimizer.step()
