@@ -160,14 +160,14 @@ class Inputs:
         }
 
 
-def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]]) -> Any:
+def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]], *, teachers_alone: bool) -> Any:
     """Yield records of all ideas at an epsilon that are not done yet."""
     for name, idea in TEACHERS.items():
         if name not in (USUAL, CURATOR) and (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, idea, [])
     for name in (USUAL, CURATOR):
         students = STUDENTS if name == USUAL else {"posterior": STUDENTS["posterior"]}
-        wanted = [each for each in students if (name, each) not in done]
+        wanted = [] if teachers_alone else [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, TEACHERS[name], wanted)
 
@@ -204,21 +204,6 @@ def table(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
-def shares_table(records: list[Record]) -> str:
-    """Return what each share of the teacher gives, for students of the posterior."""
-    lines = [
-        "| student | " + " | ".join(f"teacher's share {share}" for share in SHARES) + " |",
-        "|---|" + "---|" * len(SHARES),
-    ]
-    chosen = [each for each in records if each.get("shares") and each["student"].startswith("posterior")]
-    for cell in dict.fromkeys((*_of(each), each["teacher"], each["student"]) for each in chosen):
-        same = [each for each in chosen if (*_of(each), each["teacher"], each["student"]) == cell]
-        shown = [_cell([each["shares"][str(share)] for each in same]) for share in SHARES]
-        trust = " (curator)" if cell[2] == CURATOR else ""
-        lines.append(f"| {cell[0]}, ε {cell[1]}: {cell[3]}{trust} | {' | '.join(shown)} |")
-    return "\n".join(lines)
-
-
 def _of(record: Record) -> tuple[str, str]:
     return record["dataset"], record["epsilon"]
 
@@ -239,6 +224,7 @@ def main() -> None:
     parser.add_argument("--epsilon", action="append", help="repeatable; by default 1 and 2")
     parser.add_argument("--draw", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--teachers", action="store_true", help="no students, which take minutes each")
     parser.add_argument("--page", action="store_true", help="run nothing: write the page from what is recorded")
     arguments = parser.parse_args()
     records = json.loads(arguments.out.read_text())["records"] if arguments.out.exists() else []
@@ -248,7 +234,7 @@ def main() -> None:
             for epsilon in arguments.epsilon or ("1", "2"):
                 same = [r for r in records if _of(r) == (name, epsilon) and r["draw"] == arguments.draw]
                 done = {(record["teacher"], record["student"]) for record in same}
-                for record in studied(inputs, epsilon, arguments.draw, done):
+                for record in studied(inputs, epsilon, arguments.draw, done, teachers_alone=arguments.teachers):
                     if (record["teacher"], record["student"]) not in done:
                         records.append(record)
                         arguments.out.write_text(
@@ -258,7 +244,7 @@ def main() -> None:
                     print(
                         json.dumps({key: record[key] for key in record if key != "shares"}), file=sys.stderr, flush=True
                     )
-    rewrite(PAGE, {"ideas": table(records), "shares": shares_table(records)})
+    rewrite(PAGE, {"ideas": table(records)})
 
 
 if __name__ == "__main__":

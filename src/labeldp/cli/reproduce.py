@@ -60,7 +60,7 @@ WIDE = 160
 )
 @cache_option
 @click.option("--list", "listing", is_flag=True, help="List the recipes there are, of TABLE or of all tables.")
-@click.option("--show", is_flag=True, help="Run nothing: show what was recorded, of TABLE or of all tables.")
+@click.option("--show", is_flag=True, help="Run nothing: show what was recorded, of TABLE or of all, and draw it.")
 @click.option("--estimate", is_flag=True, help="Run nothing: time an epoch, and record how long a run would take.")
 @click.option("--html", type=click.Path(path_type=Path), help="With --show: also write a page with figures and tables.")
 @json_option
@@ -97,6 +97,8 @@ def reproduce(
 
     if sum((listing, show, estimate)) > 1 or (html and not show):
         raise click.UsageError("Give one of --list, --show and --estimate; --html goes with --show.")
+    if show and (epsilons or names or rows is not None or draws > 1):
+        raise click.UsageError("--show shows all that is recorded: --epsilon, --recipe, --rows and --draws are for runs.")
     if table is None and not (listing or show):
         raise click.UsageError(f"Name a table: {', '.join(_tables(None))}. --list shows their recipes.")
     chosen = _tables(table)
