@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import labeldp as ldp
+from labeldp import convex
 from labeldp.convex import Ball, DebiasedRisk, GivenLoss, bounds
 from labeldp.errors import InvalidArgument, NotIdentifiable
 from labeldp.randomness import InsecureBits
@@ -283,3 +284,24 @@ def test_numbers_that_are_none_are_refused(ask, said):
 def test_no_bound_is_given_where_reports_say_nothing():
     with pytest.raises(NotIdentifiable):
         bounds.lp_rr_sgd(10, 2, "0.000000000001", **DL)
+
+
+# ---- the mean of the iterates ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_a_pass_has_the_bound_of_what_it_returns(average):
+    X = np.tile([[0.6, 0.8], [0.8, -0.6]], (50, 1))
+    vault = ldp.LabelVault([0, 1] * 50, classes=2, budget="2", delta="1e-6")
+    loss, ball = convex.Logistic(1.0), convex.Ball(1.0)
+    sizes = {"diameter": 2.0, "lipschitz": 1.0, "average": average}
+    fit = convex.lp_rr_sgd(X, vault, loss, ball, "0.5", steps="exact", average=average)
+    expected = bounds.lp_rr_sgd(100, 2, "0.5", steps="exact", **sizes)
+    assert fit.bound() == pytest.approx(expected, rel=1e-9)
+    top = bounds.lp_rr_sgd_top_k(100, 2, "0.5", missed=0.1, steps="exact", **sizes)
+    assert top == pytest.approx(expected + 2 * 2.0 * 0.1)
+    normal = convex.lp_normal_sgd(X, vault, loss, ball, "0.5", "1e-6", average=average)
+    asked = bounds.lp_normal_sgd(100, 2, "0.5", "1e-6", sensitivity=1.0, **sizes)
+    assert normal.bound() == pytest.approx(asked, rel=1e-2) and normal.bound() <= asked
+    plain = convex.sgd_on_release(X, ldp.LabelVault.unprotected([0, 1] * 50, classes=2), loss, ball, average=average)
+    assert plain.bound() == pytest.approx(bounds.without_privacy(100, **sizes))

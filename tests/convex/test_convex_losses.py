@@ -121,10 +121,12 @@ def test_rows_beyond_the_declared_bound_are_refused(loss):
     X, w, _ = problem(loss, 1)
     loss.check(X, w)
     X[2] *= 1.01 * BOUND / np.linalg.norm(X[2])
-    with pytest.raises(InvalidArgument, match=r"at most norm_bound=1.5; 1 of 7 are longer, up to 1.515\. Scale"):
+    with pytest.raises(
+        InvalidArgument, match=r"at most norm_bound=1.5; 1 of 7 are longer \(first: row 2\), up to 1.515\. Scale"
+    ):
         loss.check(X, w)
     X[4, 1] = math.nan
-    with pytest.raises(InvalidArgument, match=r"X must be finite; 1 of its 7 rows"):
+    with pytest.raises(InvalidArgument, match=r"X must be finite; 1 of its 7 rows are not \(first: row 4\)"):
         loss.check(X, w)
     with pytest.raises(InvalidArgument, match="two dimensions"):
         loss.check(X[None], w)
@@ -147,6 +149,13 @@ def test_rows_scaled_to_the_bound_in_single_precision_pass():
         (lambda: Squared(class_values=["a", "b"], norm_bound=1), "class_values must be numbers"),
         (lambda: GivenLoss(unused, 0, 2, 1.0), "n_parameters must be at least 1"),
         (lambda: GivenLoss(unused, 1, 2, -1.0), "lipschitz_constant must be > 0"),
+        (lambda: GivenLoss(5, 1, 2, 1.0), r"class_gradients must be a function of \(w, rows of X\), got int"),
+        (lambda: GivenLoss(unused, 1, 2, 1.0, class_values=[1.0]), "class_values must be a function"),
+        (lambda: GivenLoss(unused, 1, 2, 1.0, lowest=1, highest=1), "lowest must be below highest, got 1 and 1"),
+        (lambda: GivenLoss(unused, 1, 2, 1.0, lowest=6.0, highest=0.0), "lowest must be below highest"),
+        (lambda: GivenLoss(unused, 1, 2, 1.0, lowest=math.nan), "lowest must be finite"),
+        (lambda: GivenLoss(unused, 1, 2, 1.0, highest="1"), "highest must be a number"),
+        (lambda: GivenLoss(unused, 1, 2, 1.0, lowest=0).range(SPACE, 1), "needs the loss's limits"),
         (lambda: GivenLoss(unused, 1, 2, 1.0).range(SPACE, 1), "needs the loss's limits"),
         (lambda: GivenLoss(unused, 1, 2, 1.0).values(np.zeros(1), np.ones((1, 1))), "needs the loss's values"),
     ],

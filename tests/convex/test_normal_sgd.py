@@ -447,7 +447,7 @@ def test_the_bound_grows_as_the_root_of_the_classes_where_lp_rr_sgds_grows_with_
     response = [bounds.lp_rr_sgd(10**6, k, "1", steps="exact", **DL) for k in (101, 401)]
     assert normal[1] / normal[0] == pytest.approx(2, rel=0.02) and response[1] / response[0] > 3.5
     assert normal[1] < response[1] and normal[0] > response[0]
-    with pytest.raises(InvalidArgument, match="delta must be > 0"):
+    with pytest.raises(InvalidArgument, match="delta must be from 1e-18 to below 1, got 0"):
         bounds.lp_normal_sgd(100, 3, "1", 0, **DL)
 
 
@@ -476,8 +476,9 @@ def with_nan(X):
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"epsilon": 0}, "epsilon must be > 0"),
-        ({"delta": 0}, "delta must be > 0"),
-        ({"delta": 2}, "delta must be"),
+        ({"delta": 0}, "delta must be from 1e-18 to below 1, got 0"),
+        ({"delta": 2}, "delta must be from 1e-18 to below 1, got 2"),
+        ({"delta": "1e-19"}, "delta must be from 1e-18 to below 1, got 1e-19"),
         ({"loss": everywhere(1.0)}, "lipschitz_constant=1 long, got 1.41421"),
         ({"loss": everywhere(math.nan)}, "return finite numbers"),
     ],
@@ -494,9 +495,18 @@ def test_what_is_refused_is_refused_before_anything_is_spent(change, said):
 def test_a_vault_without_a_delta_budget_refuses():
     X, labels, _ = problem()
     vault = ldp.LabelVault(labels, classes=K, budget="8")
-    with pytest.raises(BudgetExhausted):
+    with pytest.raises(BudgetExhausted, match=r"this budget has no delta.*LabelVault\(\.\.\., delta='1e-6'\)"):
         convex.lp_normal_sgd(X, vault, **GOOD)
     assert vault.spent() == Guarantee(0)
+
+
+def test_a_delta_that_is_used_up_is_not_a_budget_without_one():
+    X, labels, _ = problem()
+    vault = ldp.LabelVault(labels, classes=K, budget="20", delta=DELTA)
+    convex.lp_normal_sgd(X, vault, **GOOD)
+    with pytest.raises(BudgetExhausted) as refused:
+        convex.lp_normal_sgd(X, vault, **GOOD)
+    assert "has no delta" not in str(refused.value)
 
 
 def test_labels_are_no_vault():
@@ -512,6 +522,6 @@ def test_gradients_that_grow_too_long_during_the_pass_stop_it_and_the_rows_stay_
 
     X, labels, _ = problem()
     vault = vault_of(labels)
-    with pytest.raises(InvalidArgument, match="at most lipschitz_constant=1 long, got 5"):
+    with pytest.raises(InvalidArgument, match=r"at most lipschitz_constant=1 long, got 5.*stay charged"):
         convex.lp_normal_sgd(X, vault, GivenLoss(growing, 2, K, 1.0), Ball(1.5), EPSILON, DELTA)
     assert vault.spent() == COST

@@ -40,20 +40,29 @@ class Outlook:
 @click.command()
 @click.option("--classes", required=True, type=ClassList(), help="A count, or a list of names.")
 @click.option("--rows", "n_rows", required=True, type=click.IntRange(min=1), help="How many labels there are.")
-@click.option("--epsilon", "cost", required=True, type=EpsilonText(), help="The epsilon to plan for.")
+@click.option("--epsilon", required=True, type=EpsilonText(), help="The epsilon to plan for.")
 @click.option("--prior", help="How likely each class is believed to be, separated by commas; by default all equally.")
 @click.option("--convex", is_flag=True, help="Show what convex learning promises instead.")
 @click.option(
-    "--diameter", type=float, help="Of the parameter set, D; by default 2. With --convex, as all that follow."
+    "--diameter",
+    type=plan_convex.SizeText(),
+    help="Of the parameter set, D; by default 2. With --convex, as all that follow.",
 )
-@click.option("--lipschitz", type=float, help="How long a gradient can be, L; by default 1.")
-@click.option("--delta", help="Of LP-Normal-SGD, and of DP of rows and labels; by default 1e-6.")
+@click.option("--lipschitz", type=plan_convex.SizeText(), help="How long a gradient can be, L; by default 1.")
+@click.option(
+    "--sensitivity",
+    type=plan_convex.SizeText(),
+    help="How far apart two classes' gradients can be, for LP-Normal-SGD; by default 2 L.",
+)
+@click.option(
+    "--delta", type=plan_convex.DeltaText(), help="Of LP-Normal-SGD, and of DP of rows and labels; by default 1e-6."
+)
 @click.option("--parameters", type=click.IntRange(min=1), help="How many the model has, p; by default as many as rows.")
 @json_option
 def plan(
     classes: int | list[str],
     n_rows: int,
-    cost: Epsilon,
+    epsilon: Epsilon,
     prior: str | None,
     convex: bool,
     as_json: bool,
@@ -70,23 +79,23 @@ def plan(
             raise click.UsageError(
                 "--prior is for mechanisms, and the bounds of --convex do not look at it: leave it out."
             )
-        plan_convex.show(plan_convex.Problem(n_rows, n_classes, cost, **assumed), as_json=as_json)
+        plan_convex.show(plan_convex.Problem(n_rows, n_classes, epsilon, **assumed), as_json=as_json)
         return
     foreign = [f"--{name}" for name, value in assumed.items() if value is not None]
     if foreign:
         raise click.UsageError(f"{', '.join(foreign)}: only for convex learning. Add --convex, or leave this out.")
     believed = _prior(prior, n_classes)
-    mechanisms = (RandomizedResponse(cost), RRWithPrior(cost), GroupedResponse(cost))
+    mechanisms = (RandomizedResponse(epsilon), RRWithPrior(epsilon), GroupedResponse(epsilon))
     rows = [DEALINGS if mechanism.deals_at_random else 1 for mechanism in mechanisms]
     found = [outlook(m, np.broadcast_to(believed, (n, n_classes))) for m, n in zip(mechanisms, rows, strict=True)]
-    outlooks = [replace(each, share_of_limit=share_of_limit(each, believed, cost)) for each in found]
-    error = frequency_error(n_rows, n_classes, cost)
+    outlooks = [replace(each, share_of_limit=share_of_limit(each, believed, epsilon)) for each in found]
+    error = frequency_error(n_rows, n_classes, epsilon)
     advice = _advice(outlooks, n_rows, error)
     if as_json:
-        facts = {"classes": n_classes, "rows": n_rows, "epsilon": str(cost), "standard_error_of_a_share": error}
+        facts = {"classes": n_classes, "rows": n_rows, "epsilon": str(epsilon), "standard_error_of_a_share": error}
         print_json(facts | {"mechanisms": [asdict(each) for each in outlooks], "advice": advice})
         return
-    data.print(_table(outlooks, n_rows, n_classes, cost))
+    data.print(_table(outlooks, n_rows, n_classes, epsilon))
     for sentence in advice:
         words.print(sentence)
 

@@ -8,6 +8,7 @@ exceeds D L, whatever an algorithm does: a bound above that says nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import digamma
 from labeldp import checks
 from labeldp.budget import Epsilon
 from labeldp.convex.estimator import Unbiased, theorem_moment
-from labeldp.convex.numbers import number, positive, share, size
+from labeldp.convex.numbers import number, positive, share, size, some_delta
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import NormalResponse
 
@@ -49,8 +50,20 @@ def average_iterate(n_steps: int, *, diameter: float, moment: float, scale: floa
     return _spread(diameter, moment, scale) / math.sqrt(n)
 
 
+def of_iterate(average: bool) -> Callable[..., float]:
+    """Return the bound of what a pass returns: the mean of the iterates, or the last one."""
+    return average_iterate if average else last_iterate
+
+
 def lp_rr_sgd(
-    n_rows: int, n_classes: int, epsilon: Any, *, diameter: float, lipschitz: float, steps: str = "theorem"
+    n_rows: int,
+    n_classes: int,
+    epsilon: Any,
+    *,
+    diameter: float,
+    lipschitz: float,
+    steps: str = "theorem",
+    average: bool = False,
 ) -> float:
     """Bound the excess population risk of LP-RR-SGD: Theorem 9, O(D L K log n / (epsilon sqrt(n))).
 
@@ -62,15 +75,24 @@ def lp_rr_sgd(
     ----------
     steps : "theorem" for the paper's step sizes; "exact" for those of the exact moment at every epsilon: up to
         epsilon 1 they are at least five times larger, with a smaller bound.
+    average : for the mean of the iterates rather than the last one: smaller, as it has no logarithm.
     """
     estimator = Unbiased.at(epsilon, checks.integer(n_classes=n_classes, at_least=1, at_most=checks.MAX_CLASSES))
     moment = estimator.moment(positive(lipschitz=lipschitz))
     scale = positive(diameter=diameter) / step_moment(estimator, lipschitz, steps)
-    return last_iterate(n_rows, diameter=diameter, moment=moment, scale=scale)
+    return of_iterate(average)(n_rows, diameter=diameter, moment=moment, scale=scale)
 
 
 def lp_rr_sgd_top_k(
-    n_rows: int, k: int, epsilon: Any, *, missed: float, diameter: float, lipschitz: float, steps: str = "theorem"
+    n_rows: int,
+    k: int,
+    epsilon: Any,
+    *,
+    missed: float,
+    diameter: float,
+    lipschitz: float,
+    steps: str = "theorem",
+    average: bool = False,
 ) -> float:
     """Bound the excess population risk of LP-RR-SGD with top-k priors: Corollary 10.
 
@@ -81,7 +103,8 @@ def lp_rr_sgd_top_k(
     missed : Pr[y is no candidate of x]. A property of the population: it is assumed here, not estimated.
     """
     bias = 2 * positive(diameter=diameter) * positive(lipschitz=lipschitz) * share(missed=missed)
-    return lp_rr_sgd(n_rows, k, epsilon, diameter=diameter, lipschitz=lipschitz, steps=steps) + bias
+    within = lp_rr_sgd(n_rows, k, epsilon, diameter=diameter, lipschitz=lipschitz, steps=steps, average=average)
+    return within + bias
 
 
 def step_moment(estimator: Unbiased, lipschitz: float, steps: str) -> float:
@@ -100,6 +123,7 @@ def lp_normal_sgd(
     diameter: float,
     lipschitz: float,
     sensitivity: float | None = None,
+    average: bool = False,
 ) -> float:
     """Bound the excess population risk of LP-Normal-SGD, O(D L sqrt(K log(1 / delta)) log n / (epsilon sqrt(n))).
 
@@ -111,6 +135,7 @@ def lp_normal_sgd(
     ----------
     sensitivity : the largest distance of two classes' gradients, at most 2 L, which is the default. For softmax and logistic
         it is L.
+    average : for the mean of the iterates rather than the last one.
     """
     r = checks.integer(n_classes=n_classes, at_least=2, at_most=checks.MAX_CLASSES) - 1
     L = positive(lipschitz=lipschitz)
@@ -119,8 +144,8 @@ def lp_normal_sgd(
         raise InvalidArgument(
             f"sensitivity must be at most 2 lipschitz = {2 * L:g}, got {sensitivity}: no gradient is longer."
         )
-    response = NormalResponse.covering(apart, epsilon=epsilon, delta=delta, dimension=r)
-    return last_iterate(n_rows, diameter=diameter, moment=math.sqrt(L**2 + normal_noise(response)))
+    response = NormalResponse.covering(apart, epsilon=epsilon, delta=some_delta(delta), dimension=r)
+    return of_iterate(average)(n_rows, diameter=diameter, moment=math.sqrt(L**2 + normal_noise(response)))
 
 
 def normal_noise(response: NormalResponse) -> float:
@@ -128,9 +153,9 @@ def normal_noise(response: NormalResponse) -> float:
     return response.dimension * (response.variance + 1 / 12) * float(response.grid) ** 2
 
 
-def without_privacy(n_rows: int, *, diameter: float, lipschitz: float) -> float:
-    """Bound the excess population risk of the same algorithm on true labels: the last iterate's bound with G = L."""
-    return last_iterate(n_rows, diameter=diameter, moment=lipschitz)
+def without_privacy(n_rows: int, *, diameter: float, lipschitz: float, average: bool = False) -> float:
+    """Bound the excess population risk of the same algorithm on true labels: the iterate's bound with G = L."""
+    return of_iterate(average)(n_rows, diameter=diameter, moment=lipschitz)
 
 
 def full_dp_rate(

@@ -17,9 +17,10 @@ import numpy as np
 from labeldp import checks
 from labeldp.convex.estimator import of_release, weights
 from labeldp.convex.given import as_features, member
-from labeldp.convex.losses import CELLS, Loss
-from labeldp.convex.numbers import Floats, positive
+from labeldp.convex.losses import Loss
+from labeldp.convex.numbers import CELLS, Floats, positive, read_only
 from labeldp.convex.sets import ParameterSet
+from labeldp.convex.watched import check_rows
 from labeldp.errors import InvalidArgument
 from labeldp.vault import Release
 
@@ -53,20 +54,20 @@ class DebiasedRisk:
             raise InvalidArgument(
                 f"X must have one row per row of the vault; it has {len(given)}, too few for the release."
             )
-        self._X = given[release.rows].astype(np.float64, copy=False)
+        self._X = read_only(given[release.rows].astype(np.float64, copy=False))
         self.loss, self.parameter_set, self.dimension = loss, parameter_set, loss.dimension(self._X)
-        loss.check(self._X, parameter_set.middle(self.dimension))
+        check_rows(loss, given, release.rows, read_only(parameter_set.middle(self.dimension)))
         self._weights = weights(release, None)
 
     def terms(self, w: Floats) -> Floats:
         """Return the debiased loss of every row of the release."""
-        return np.concatenate([np.vecdot(c, self.loss.values(w, x)) for x, c in self._parts()])
+        return np.concatenate([np.vecdot(c, self.loss.values(read_only(w), x)) for x, c in self._parts()])
 
     def value(self, w: Floats) -> float:
         return float(self.terms(w).mean())
 
     def gradient(self, w: Floats) -> Floats:
-        sums = [len(x) * self.loss.gradient(w, x, c) for x, c in self._parts()]
+        sums = [len(x) * self.loss.gradient(read_only(w), x, c) for x, c in self._parts()]
         return np.sum(sums, axis=0) / len(self._X)
 
     @property

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.convex.losses import CELLS, ROUNDING, Loss
+from labeldp.convex.given import check_norms
+from labeldp.convex.losses import Loss
 from labeldp.convex.numbers import Floats, finite, positive
 from labeldp.convex.sets import ParameterSet
 from labeldp.errors import InvalidArgument
@@ -43,20 +43,7 @@ class LinearLoss(Loss):
         return self.n_scores * int(X.shape[1])
 
     def check(self, X: NDArray[Any], w: Floats) -> None:  # noqa: ARG002 - the bound holds at every w
-        if X.ndim != 2:
-            raise InvalidArgument(f"X must have two dimensions, rows and features; got shape {X.shape}.")
-        step = max(1, CELLS // X.shape[1])
-        squares = [np.einsum("ij,ij->i", part, part) for part in _parts(X, step)]
-        longest = math.sqrt(max(float(part.max()) for part in squares))
-        if not math.isfinite(longest):
-            bad = sum(int((~np.isfinite(part)).sum()) for part in squares)
-            raise InvalidArgument(f"X must be finite; {bad} of its {len(X)} rows are not.")
-        if longest > self.norm_bound * (1 + ROUNDING):
-            beyond = sum(int((part > (self.norm_bound * (1 + ROUNDING)) ** 2).sum()) for part in squares)
-            raise InvalidArgument(
-                f"rows of X must have norm at most norm_bound={self.norm_bound:g}; {beyond} of {len(X)} are longer, up to "
-                f"{longest:.6g}. Scale the rows down, or declare a larger bound."
-            )
+        check_norms(X, np.arange(len(X)), self.norm_bound)
 
     def scores(self, w: Floats, X: NDArray[Any]) -> Floats:
         """Return W x for every row, shape (rows, m)."""
@@ -246,8 +233,3 @@ class Absolute(_Regression):
 
     def range(self, parameter_set: ParameterSet, dimension: int) -> tuple[float, float]:
         return 0.0, self.furthest(parameter_set, dimension)
-
-
-def _parts(X: NDArray[Any], step: int) -> Iterator[Floats]:
-    for start in range(0, len(X), step):
-        yield X[start : start + step].astype(np.float64, copy=False)

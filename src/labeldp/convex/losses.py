@@ -6,6 +6,7 @@ a report says of the label enters as weights on them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,12 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.convex.numbers import Floats, positive
+from labeldp.convex.numbers import CELLS, ROUNDING, Floats, number, positive, read_only
 from labeldp.convex.sets import ParameterSet
 from labeldp.errors import InvalidArgument
-
-CELLS = 2**20  # numbers to hold at once
-ROUNDING = 1e-6  # relative: rows scaled to their bound in single precision stay within it
 
 
 class Loss(ABC):
@@ -73,6 +71,7 @@ class GivenLoss(Loss):
     lipschitz_constant : L; no gradient may be longer.
     class_values, lowest, highest : the losses, shape (rows, K), and their limits: only what looks at values needs them.
 
+    Both functions read w and rows, and cannot write to them.
     The algorithm's promise needs a convex loss, which is the caller's word: it cannot be seen from gradients at a point.
     """
 
@@ -88,6 +87,12 @@ class GivenLoss(Loss):
         checks.integer(n_parameters=self.n_parameters, at_least=1)
         checks.integer(n_classes=self.n_classes, at_least=2, at_most=checks.MAX_CLASSES)
         positive(lipschitz_constant=self.lipschitz_constant)
+        _function(class_gradients=self.class_gradients)
+        if self.class_values is not None:
+            _function(class_values=self.class_values)
+        low, high = self._limits()
+        if not low < high:
+            raise InvalidArgument(f"lowest must be below highest, got {self.lowest} and {self.highest}.")
 
     def dimension(self, X: NDArray[Any]) -> int:  # noqa: ARG002 - declared
         return self.n_parameters
@@ -96,11 +101,13 @@ class GivenLoss(Loss):
         return float(self.lipschitz_constant)
 
     def range(self, parameter_set: ParameterSet, dimension: int) -> tuple[float, float]:  # noqa: ARG002 - declared
-        if self.lowest is None or self.highest is None or not self.lowest < self.highest:
-            raise InvalidArgument(
-                "this needs the loss's limits: GivenLoss(..., lowest=.., highest=..), lowest below highest."
-            )
-        return float(self.lowest), float(self.highest)
+        if self.lowest is None or self.highest is None:
+            raise InvalidArgument("this needs the loss's limits: GivenLoss(..., lowest=.., highest=..).")
+        return self._limits()
+
+    def _limits(self) -> tuple[float, float]:
+        low = -math.inf if self.lowest is None else number(lowest=self.lowest)
+        return low, math.inf if self.highest is None else number(highest=self.highest)
 
     def check(self, X: NDArray[Any], w: Floats) -> None:
         check_gradients(self, X, w)
@@ -108,11 +115,30 @@ class GivenLoss(Loss):
     def values(self, w: Floats, X: NDArray[Any]) -> Floats:
         if self.class_values is None:
             raise InvalidArgument("this needs the loss's values: GivenLoss(..., class_values=..).")
-        return as_table(self.class_values(w, X), (len(X), self.n_classes), "class_values")
+        given = self.class_values(read_only(w), read_only(X))
+        return self._within_limits(as_table(given, (len(X), self.n_classes), "class_values"))
+
+    def _within_limits(self, table: Floats) -> Floats:
+        low, high = self._limits()
+        least, largest = float(table.min(initial=math.inf)), float(table.max(initial=-math.inf))
+        slack = ROUNDING * max(abs(limit) for limit in (low, high, 0.0) if math.isfinite(limit))
+        if least < low - slack or largest > high + slack:
+            raise InvalidArgument(
+                f"class_values must be from lowest={low:g} to highest={high:g}, got {least:.6g} to {largest:.6g}. Declare "
+                "wider limits."
+            )
+        return table
 
     def gradients(self, w: Floats, X: NDArray[Any]) -> Floats:
-        table = as_table(self.class_gradients(w, X), (len(X), self.n_classes, self.n_parameters), "class_gradients")
+        given = self.class_gradients(read_only(w), read_only(X))
+        table = as_table(given, (len(X), self.n_classes, self.n_parameters), "class_gradients")
         return no_longer(table, self.lipschitz_constant, name="class_gradients", declared="lipschitz_constant")
+
+
+def _function(**named: Any) -> None:
+    ((name, value),) = named.items()
+    if not callable(value):
+        raise InvalidArgument(f"{name} must be a function of (w, rows of X), got {type(value).__name__}.")
 
 
 def check_gradients(loss: Loss, X: NDArray[Any], w: Floats) -> None:

@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.convex.given import as_features
-from labeldp.convex.losses import CELLS, Loss
-from labeldp.convex.numbers import in_double_precision
-from labeldp.convex.one_pass import Found, Plan, Rows, taken
+from labeldp.convex.given import Rows, as_features, taken
+from labeldp.convex.losses import Loss
+from labeldp.convex.numbers import CELLS, in_double_precision, some_delta
+from labeldp.convex.one_pass import Found, Plan, paid
 from labeldp.convex.sets import ParameterSet
 from labeldp.convex.spans import Group, span_of
-from labeldp.errors import InvalidArgument
+from labeldp.errors import BudgetExhausted, InvalidArgument
 from labeldp.mechanisms import NormalResponse
 from labeldp.vault import LabelHolder, Receipt
+
+CHARGED = "The labels were charged before the pass and stay charged: another pass over these rows is another charge."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,20 +117,29 @@ def lp_normal_sgd(
         raise InvalidArgument(f"X must have one row per row of the vault ({len(vault)}), got {len(given)}.")
     options = {"order": order, "start": start, "batch_size": batch_size, "average": average}
     plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, **options)
+    some_delta(delta)
     offsets = checks.integer(seed=seed, at_least=0)
     with in_double_precision():
         span = span_of(plan.loss, 2 * plan.lipschitz, len(plan.start), epsilon=epsilon, delta=delta, seed=offsets)
         moment = math.sqrt(plan.lipschitz**2 + span.noise)
     promise = plan.promise(moment, step_moment=moment)
+    _check_budget(vault, rows)
 
     w, passed = plan.start, np.zeros_like(plan.start)
-    with vault.normal_pass(span.response, rows, source=source) as opened:
+    with vault.normal_pass(span.response, rows, source=source) as opened, paid(CHARGED):
         for t, estimate in enumerate(span.estimates(opened, _groups(plan, given, asked)), start=1):
             passed += w
             w = parameter_set.project(w - promise.scale / math.sqrt(t) * estimate(w))
 
     found = passed / plan.n_steps if plan.average else w
     return NormalFit(weights=found, response=span.response, receipt=opened.receipt, **vars(promise))
+
+
+def _check_budget(vault: LabelHolder, rows: Any) -> None:
+    if not vault.remaining(rows).delta_units and not vault.spent(rows).delta_units:
+        raise BudgetExhausted(
+            "this budget has no delta, and LP-Normal-SGD spends some: LabelVault(..., delta='1e-6'). Nothing was charged."
+        )
 
 
 def _groups(plan: Plan, X: NDArray[Any], asked: Rows) -> Iterator[Group]:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
+from labeldp.budget.epsilon import exact_number
 from labeldp.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Within these, squares, products and quotients of two sizes are numbers of double precision."""
+
+SMALLEST_DELTA = "1e-18"
+"""A guarantee counts delta in whole units of it."""
+
+CELLS = 2**20  # numbers to hold at once
+ROUNDING = 1e-6  # relative: rows scaled to their bound in single precision stay within it
 
 RESCALE = "scale the rows, the class values or the parameter set"
 
@@ -65,6 +73,13 @@ def share(**named: Any) -> float:
     return float(value)
 
 
+def some_delta(delta: Any) -> Any:
+    """Return a delta as it was given, which must be one that a Gaussian guarantee can have."""
+    if not Fraction(SMALLEST_DELTA) <= exact_number(delta, name="delta") < 1:
+        raise InvalidArgument(f"delta must be from {SMALLEST_DELTA} to below 1, got {delta}.")
+    return delta
+
+
 def finite(**named: Any) -> Floats:
     """Return the one named value as an array of finite floats, which nobody else can write to."""
     ((name, _),) = named.items()
@@ -78,3 +93,10 @@ def finite(**named: Any) -> Floats:
         )
     copy.flags.writeable = False
     return copy
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that a caller's function can read, and not write to by mistake."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

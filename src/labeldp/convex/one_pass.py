@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.convex import bounds
 from labeldp.convex.estimator import weights
-from labeldp.convex.given import flag, member, permutation
-from labeldp.convex.losses import CELLS, Loss
-from labeldp.convex.numbers import Floats, in_double_precision, positive, size
+from labeldp.convex.given import flag, member, permutation, taken
+from labeldp.convex.losses import Loss
+from labeldp.convex.numbers import CELLS, Floats, in_double_precision, positive, size
 from labeldp.convex.sets import ParameterSet
-from labeldp.convex.watched import watched
-from labeldp.errors import InvalidArgument
+from labeldp.convex.watched import check_rows, watched
+from labeldp.errors import InvalidArgument, LabelDPError
 from labeldp.vault import Release
 
 Rows = NDArray[np.int64]
@@ -54,8 +55,9 @@ class Promise:
 
     def of_the_pass(self) -> float:
         """Return the most that the excess risk is in the mean, if every gradient was unbiased."""
-        iterate = bounds.average_iterate if self.averaged else bounds.last_iterate
-        return iterate(self.n_steps, diameter=self.diameter, moment=self.moment, scale=self.scale)
+        return bounds.of_iterate(self.averaged)(
+            self.n_steps, diameter=self.diameter, moment=self.moment, scale=self.scale
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +116,7 @@ class Plan:
             lipschitz = size(lipschitz=loss.lipschitz(parameter_set, dimension))
         checked_loss = watched(loss, lipschitz)
         first = parameter_set.middle(dimension) if start is None else member(start, parameter_set, dimension)
-        checked_loss.check(X if len(rows) == len(X) else X[rows], first)
+        check_rows(checked_loss, X, rows, first)
         n_steps = -(-len(rows) // checks.integer(batch_size=batch_size, at_least=1))
         cuts = np.arange(n_steps + 1) * len(rows) // n_steps  # steps of nearly equal size
         return cls(
@@ -164,8 +166,13 @@ class Plan:
                 yield x[begin:end], c[begin:end]
 
 
-def taken(X: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """Return rows of X as numbers, without a copy where they stand together."""
-    consecutive = bool((np.diff(rows) == 1).all())
-    x = X[rows[0] : rows[-1] + 1] if consecutive else X[rows]
-    return x.astype(np.float64, copy=False)
+@contextmanager
+def paid(what_now: str) -> Iterator[None]:
+    """Have whatever fails in a pass say that its labels were charged, and what to do: the caller's own errors in a note."""
+    try:
+        yield
+    except LabelDPError as error:
+        raise type(error)(f"{error} {what_now}") from error
+    except BaseException as error:  # an interrupt too
+        error.add_note(what_now)
+        raise

@@ -15,7 +15,7 @@ from labeldp.convex.estimator import Unbiased, of_release
 from labeldp.convex.given import as_features
 from labeldp.convex.losses import Loss
 from labeldp.convex.numbers import in_double_precision, share
-from labeldp.convex.one_pass import Found, Plan, Promise
+from labeldp.convex.one_pass import Found, Plan, Promise, paid
 from labeldp.convex.sets import ParameterSet
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import RandomizedResponse, RRTopK
@@ -113,7 +113,8 @@ def lp_rr_sgd(
     plan = Plan.checked(given, asked, len(vault.classes), loss, parameter_set, **options)
     promise = _promise(plan, estimator, steps)
     release = vault.release(mechanism, rows, priors=priors, source=source, name=name)
-    return _one_pass(given, release, plan, promise)
+    with paid(_what_now(name)):
+        return _one_pass(given, release, plan, promise)
 
 
 def sgd_on_release(
@@ -154,6 +155,15 @@ def _promise(plan: Plan, estimator: Unbiased, steps: str) -> Promise:
         moment = estimator.moment(plan.lipschitz)
         step_moment = bounds.step_moment(estimator, plan.lipschitz, steps)
     return plan.promise(moment, step_moment=step_moment)
+
+
+def _what_now(name: str | None) -> str:
+    if name is not None:
+        return f"The labels were charged before the pass; asking again with name={name!r} returns the same release at no cost."
+    return (
+        "The labels were charged before the pass, and its release had no name: asking again is charged again. With name=.. it "
+        "is kept; or release first, by vault.release, and run sgd_on_release on that as often as needed."
+    )
 
 
 def _one_pass(X: NDArray[Any], release: Release, plan: Plan, promise: Promise) -> Fit:
