@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from labeldp.report import published
+from labeldp.report.words import duration
 from labeldp.reproduce.cookbook import tables
 from labeldp.reproduce.pooling import Cell, pooled
 from labeldp.reproduce.results import Results
@@ -14,7 +15,7 @@ from page import rewrite
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
-HEAD = "| data | trust | ε | paper, LP-2ST | ours | aim | runs | minutes a run |\n|---|---|---|---|---|---|---|---|"
+HEAD = "| data | trust | ε | paper, LP-2ST | ours | aim | runs | time of a run |\n|---|---|---|---|---|---|---|---|"
 
 
 def row(cell: Cell) -> str:
@@ -24,9 +25,9 @@ def row(cell: Cell) -> str:
     spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
     paper = theirs.get(cell.epsilon)
     figures = [number(each, cell.metric) if each is not None else "" for each in (paper, aim)]
-    minutes = "" if cell.mean_seconds is None else f"{cell.mean_seconds / 60:.0f}"
+    took = "" if cell.mean_seconds is None else duration(cell.mean_seconds)
     ours = f"**{number(cell.mean, cell.metric)}**{spread}"
-    shown = (name, cell.trust, cell.epsilon, figures[0], ours, figures[1], str(cell.runs), minutes)
+    shown = (name, cell.trust, cell.epsilon, figures[0], ours, figures[1], str(cell.runs), took)
     return f"| {' | '.join(shown)} |"
 
 
