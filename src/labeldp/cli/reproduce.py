@@ -98,7 +98,9 @@ def reproduce(
     if sum((listing, show, estimate)) > 1 or (html and not show):
         raise click.UsageError("Give one of --list, --show and --estimate; --html goes with --show.")
     if show and (epsilons or names or rows is not None or draws > 1):
-        raise click.UsageError("--show shows all that is recorded: --epsilon, --recipe, --rows and --draws are for runs.")
+        raise click.UsageError(
+            "--show shows all that is recorded: --epsilon, --recipe, --rows and --draws are for runs."
+        )
     if table is None and not (listing or show):
         raise click.UsageError(f"Name a table: {', '.join(_tables(None))}. --list shows their recipes.")
     chosen = _tables(table)
