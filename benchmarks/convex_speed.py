@@ -12,18 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 import labeldp as ldp
 from labeldp import convex
+from machine import machine
 from page import rewrite
 
 RESULTS = Path(__file__).parent / "results" / "convex_speed.json"
@@ -120,14 +118,7 @@ def main() -> None:
     result = {
         "command": "python benchmarks/convex_speed.py",
         "seconds": time.perf_counter() - start,
-        "machine": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": max(library["num_threads"] for library in ThreadpoolController().select(user_api="blas").info()),
-            "load_average": os.getloadavg(),
-        },
+        "machine": machine(),
         "rows": arguments.rows,
         "features": FEATURES,
         "classes": CLASSES,

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -29,7 +27,8 @@ import labeldp as ldp
 from labeldp.errors import InvalidArgument
 from labeldp.features import PatchFeatures
 from labeldp.features.responses import Responses
-from labeldp.features.threads import ThreadpoolController, in_threads
+from labeldp.features.threads import in_threads
+from machine import machine
 
 RESULTS = Path(__file__).parent / "results" / "patches.json"
 ROWS, ROUNDS = 60_000, 3
@@ -130,12 +129,6 @@ def peak_of_a_fresh_process(arguments: argparse.Namespace) -> dict[str, float]:
     return json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def threads() -> int | None:
-    if ThreadpoolController is None:
-        return None
-    return max(library["num_threads"] for library in ThreadpoolController().select(user_api="blas").info())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="where Fashion-MNIST's files are; random images without them")
@@ -167,14 +160,7 @@ def main() -> None:
     result = {
         "command": "python benchmarks/patches.py",
         "seconds": time.perf_counter() - start,
-        "machine": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": threads(),
-            "load_average": os.getloadavg(),
-        },
+        "machine": machine(),
         "images": name,
         "rows": len(images),
         "rounds": arguments.rounds,

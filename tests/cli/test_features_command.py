@@ -6,7 +6,6 @@ import io
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from rich.console import Console
 
 from labeldp import datasets, report
-from labeldp.cli import main, progress
+from labeldp.cli import progress
 from labeldp.runs import Recipe, RunFolder
 
 PATCHES = "patches:patch=3,centroids=8,pool=2,sample=500"
@@ -28,23 +27,14 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture
-def shell(tmp_path, cache, monkeypatch, capsys):
+def shell(tmp_path, cache, monkeypatch, command):
     """Run `labeldp ...` in an empty folder; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LABELDP_CACHE", str(cache))
     monkeypatch.setattr(report, "write_run", lambda *_, **__: None)
     threads = torch.get_num_threads()
 
-    def run(text):
-        monkeypatch.setattr(sys, "argv", ["labeldp", *shlex.split(text)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    yield run
+    yield lambda text: command(*shlex.split(text))
     torch.set_num_threads(threads)
 
 

@@ -2,12 +2,11 @@
 
 import json
 import shlex
-import sys
 
 import pytest
 
 from labeldp.budget import Epsilon
-from labeldp.cli import main, plan_convex
+from labeldp.cli import plan_convex
 from labeldp.convex import bounds
 
 DL = {"diameter": 2.0, "lipschitz": 1.0}
@@ -16,18 +15,13 @@ PROBLEM = "plan --convex --rows 100000 --classes 10 --epsilon 1"
 
 
 @pytest.fixture
-def shell(monkeypatch, capsys):
+def shell(monkeypatch, command):
     """Run `labeldp ...`; return exit code, stdout and stderr, with single spaces."""
 
     def run(text, *, columns=200):
         monkeypatch.setenv("COLUMNS", str(columns))
-        monkeypatch.setattr(sys, "argv", ["labeldp", *shlex.split(text)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        return code, *(" ".join(shown.split()) for shown in capsys.readouterr())
+        code, *shown = command(*shlex.split(text))
+        return code, *(" ".join(each.split()) for each in shown)
 
     return run
 

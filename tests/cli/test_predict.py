@@ -8,6 +8,7 @@ import pickle
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ import torch
 
 import labeldp as ldp
 from labeldp import datasets, report, runs
-from labeldp.cli import main
 from labeldp.runs import RunFolder
 
 X = datasets.load("digits").X_test
@@ -35,19 +35,9 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture
-def shell(tmp_path, monkeypatch, capsys):
+def shell(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-
-    def predict(*words):
-        monkeypatch.setattr(sys, "argv", ["labeldp", "predict", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    return predict
+    return partial(command, "predict")
 
 
 def read(path):

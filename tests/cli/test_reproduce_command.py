@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from labeldp import report
-from labeldp.cli import main
 
 QUICK = """
 trust = "local"
@@ -27,7 +25,7 @@ epochs = 1
 
 
 @pytest.fixture
-def shell(tmp_path, monkeypatch, capsys):
+def shell(tmp_path, monkeypatch, command):
     """Run `labeldp reproduce ...` in a folder with a quick recipe; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LABELDP_DATA", raising=False)
@@ -37,16 +35,7 @@ def shell(tmp_path, monkeypatch, capsys):
     torch.set_num_threads(1)
     Path("quick.toml").write_text(QUICK)
 
-    def run(text):
-        monkeypatch.setattr(sys, "argv", ["labeldp", "reproduce", *shlex.split(text)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    yield run
+    yield lambda text: command("reproduce", *shlex.split(text))
     torch.set_num_threads(threads)
 
 
@@ -140,7 +129,12 @@ def test_an_estimate_of_a_figure_is_of_each_point_and_summed(shell):
 
 def test_nothing_to_show_is_said_with_the_papers_figures(shell):
     code, out, err = shell("kmnist --show")
-    assert code == 0 and "There are no results in results yet" in err and "81.26" in out and "not run here" in out
+    assert (
+        code == 0
+        and "There are no results of kmnist in results yet" in err
+        and "81.26" in out
+        and "not run here" in out
+    )
     assert not Path("results").exists()
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 import labeldp as ldp
 from labeldp import report
-from labeldp.cli import main, progress
+from labeldp.cli import progress
 from labeldp.cli import train as command
 from labeldp.runs import Recipe, RunFolder, training
 
@@ -26,22 +26,13 @@ QUICK = "--data digits --model linear --epsilon 2 --rows 200 --epochs 1 --thread
 
 
 @pytest.fixture
-def shell(tmp_path, monkeypatch, capsys):
+def shell(tmp_path, monkeypatch, command):
     """Run `labeldp train ...` in an empty folder; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "write_run", lambda *_, **__: None)
     threads = torch.get_num_threads()
 
-    def run(text):
-        monkeypatch.setattr(sys, "argv", ["labeldp", "train", *shlex.split(text)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    yield run
+    yield lambda text: command("train", *shlex.split(text))
     torch.set_num_threads(threads)
 
 

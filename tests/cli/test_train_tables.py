@@ -17,7 +17,7 @@ from rich.console import Console
 
 import labeldp as ldp
 from labeldp import report
-from labeldp.cli import main, progress
+from labeldp.cli import progress
 from labeldp.runs import Recipe, RunFolder
 from labeldp.runs.recipe import Table
 
@@ -44,23 +44,14 @@ QUICK = "--data people.csv --label income --classes low,high --drop who --epsilo
 
 
 @pytest.fixture
-def shell(tmp_path, monkeypatch, capsys):
+def shell(tmp_path, monkeypatch, command):
     """Run `labeldp ...` in a folder with a table and new rows; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "write_run", lambda *_, **__: None)
     write("people.csv", range(N_ROWS))
     write("new.csv", range(1000, 1010), younger=0.5)
 
-    def run(text):
-        monkeypatch.setattr(sys, "argv", ["labeldp", *shlex.split(text)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    return run
+    return lambda text: command(*shlex.split(text))
 
 
 def charges(path="people.csv.ledger"):

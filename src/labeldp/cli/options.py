@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +67,12 @@ class EpsilonText(click.ParamType[Any]):
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=1))
+
+
+@contextlib.contextmanager
+def usage() -> Iterator[None]:
+    """What is wrong with a recipe here is what the command line says."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise click.UsageError(str(error)) from None

@@ -11,9 +11,9 @@ import click
 from rich.box import SIMPLE_HEAD
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import EpsilonText, cache_option, json_option, print_json
+from labeldp.cli.options import EpsilonText, cache_option, json_option, print_json, usage
 from labeldp.cli.options import data as stdout
-from labeldp.errors import InvalidArgument, MissingExtra
+from labeldp.errors import MissingExtra
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,7 +114,7 @@ def reproduce(
     assert table is not None
     if only and not is_figure(table):
         raise click.UsageError("--only is for figures, which vary something.")
-    with _usage():
+    with usage():
         entries = find(table, names)
         varied = [each for entry in entries for each in entry.variants()]
         varied = narrowed(varied, dict(map(_setting, only))) if only else varied
@@ -151,7 +151,7 @@ def _tables(table: str | None) -> tuple[str, ...]:
 
     if table is None:
         return (*tables(), *figures())
-    with _usage():
+    with usage():
         recipes_of(table)
     return (table,)
 
@@ -189,7 +189,7 @@ def _run(
     from labeldp.reproduce import Job, performed
     from labeldp.reproduce.running import recorded
 
-    with _usage():
+    with usage():
         jobs = [Job(entry, epsilon, draw, rows) for draw in range(1, draws + 1) for entry, epsilon in cells]
     made, checked = [], set()
     for job in jobs:
@@ -244,14 +244,14 @@ def _estimate(
     return made
 
 
-def _show(tables: tuple[str, ...], results: Results, html: Path | None, as_json: bool) -> None:
+def _show(asked: tuple[str, ...], results: Results, html: Path | None, as_json: bool) -> None:
     from labeldp.reproduce import pooled
     from labeldp.reproduce.cookbook import is_figure
     from labeldp.reproduce.pooling import estimates
 
-    every = [_figure(name, results) for name in tables if is_figure(name)]
-    drawn = [figure for figure in every if figure.drawn or len(tables) == 1]
-    tables = tuple(table for table in tables if not is_figure(table))
+    every = [_figure(name, results) for name in asked if is_figure(name)]
+    drawn = [figure for figure in every if figure.drawn or len(asked) == 1]
+    tables = tuple(table for table in asked if not is_figure(table))
     found = {table: results.records(table) for table in tables}
     if as_json:
         cells = [cell.plain() | {"table": table} for table in tables for cell in pooled(found[table])]
@@ -260,7 +260,10 @@ def _show(tables: tuple[str, ...], results: Results, html: Path | None, as_json:
         print_json({"results": str(results.folder), "cells": cells, "estimates": waiting, "points": points})
         return
     if not any(found.values()) and not any(figure.drawn for figure in drawn):
-        _say(f"There are no results in {results.folder} yet: labeldp reproduce TABLE runs a recipe and records it.")
+        of, name = (f" of {asked[0]}", asked[0]) if len(asked) == 1 else ("", "TABLE")
+        _say(
+            f"There are no results{of} in {results.folder} yet: labeldp reproduce {name} runs recipes and records them."
+        )
     sheets = []
     for table in tables:
         sheets += _print(table, results, plot=True)
@@ -362,15 +365,6 @@ def _resumable() -> Iterator[None]:
         raise click.ClickException(
             "Stopped. Nothing is lost: the same command goes on from the last epoch's end."
         ) from None
-
-
-@contextlib.contextmanager
-def _usage() -> Iterator[None]:
-    """What is wrong with a recipe here is what the command line says."""
-    try:
-        yield
-    except InvalidArgument as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _say(sentence: str) -> None:

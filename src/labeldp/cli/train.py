@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import ClassList, EpsilonText, cache_option, features_words, json_option, print_json
+from labeldp.cli.options import ClassList, EpsilonText, cache_option, features_words, json_option, print_json, usage
 from labeldp.cli.progress import TrainingProgress
 from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError
 
@@ -148,13 +148,13 @@ def train(
     from labeldp.runs.recipe import read_values, with_keys
 
     folder = RunFolder(out)
-    with _usage():
+    with usage():
         changes = _changes(options, settings)
     if resume:
         if recipe_file or source or ledger:
             raise click.UsageError("--resume goes on with the recipe, releases and ledger of --out: give none of them.")
         facts = folder.facts()
-        with _usage():
+        with usage():
             recipe, source = folder.recipe().changed(changes), Path(facts["from"]) if "from" in facts else None
         data_dir, cache = data_dir or _path(facts["data_dir"]), cache or _path(facts["cache"])
     else:
@@ -168,12 +168,12 @@ def train(
         base = RunFolder(source).recipe() if source and not recipe_file else None
         said = read_values(recipe_file) if recipe_file else {}
         origin = "the command line" if recipe_file is None else str(recipe_file)
-        with _usage():
+        with usage():
             recipe = base.changed(changes) if base else Recipe.of(with_keys(said, changes), source=origin)
         if source:
             facts = RunFolder(source).facts()
             data_dir, cache = data_dir or _path(facts["data_dir"]), cache or _path(facts["cache"])
-    with _usage():
+    with usage():
         recipe = recipe.placed()
         learners.check_known(recipe.model)
     fabric = _processes(recipe, folder.facts() if resume else {}, threads, accelerator, devices)
@@ -320,15 +320,6 @@ def _resumable(folder: RunFolder) -> Iterator[None]:
             if folder.exists
             else "Stopped before anything was asked. Run the same command again to start."
         ) from None
-
-
-@contextlib.contextmanager
-def _usage() -> Iterator[None]:
-    """What is wrong with a recipe here is what the command line says."""
-    try:
-        yield
-    except InvalidArgument as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:

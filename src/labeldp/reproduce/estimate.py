@@ -120,4 +120,4 @@ def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tu
     rows = max(first, min(n_rows, int(LONGEST * first / times(first)[0])))
     wall, processor = times(rows)
     share = processor / wall / (learners.threads(recipe.model) or 1)
-    return round(wall * n_rows / rows, 2), rows, round(share, 2)
+    return float(f"{wall * n_rows / rows:.3g}"), rows, round(share, 2)  # an epoch of a few rows takes milliseconds

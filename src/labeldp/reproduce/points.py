@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labeldp.reproduce.cookbook import Entry, find, hash_of
+from labeldp.reproduce.pooling import spread_of
 from labeldp.reproduce.results import Results
 
 Record = dict[str, Any]
@@ -49,8 +50,7 @@ class Point:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over runs; of one run, none."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return spread_of(self.values)
 
     def plain(self) -> Record:
         """Return the point for JSON."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,8 +41,7 @@ class Cell:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over runs; of one run, none."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return spread_of(self.values)
 
     @property
     def runs(self) -> int:
@@ -57,6 +56,11 @@ class Cell:
         """Return the cell for JSON."""
         figures = {"mean": self.mean, "spread": self.spread, "runs": self.runs, "mean_seconds": self.mean_seconds}
         return asdict(self) | figures
+
+
+def spread_of(values: Sequence[float]) -> float | None:
+    """Return the standard deviation over runs; of one run, none."""
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def pooled(records: Iterable[Record]) -> list[Cell]:

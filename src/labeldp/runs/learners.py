@@ -12,7 +12,7 @@ from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument, MissingExtra
 from labeldp.learning import Learner
 from labeldp.runs.families import SKLEARN_MODELS, family_of, unknown_model
-from labeldp.runs.recipe import Recipe
+from labeldp.runs.recipe import Recipe, Student, Training
 from labeldp.vault import HistogramRelease, Release
 
 if TYPE_CHECKING:
@@ -127,50 +127,40 @@ def _estimator(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learne
 
 
 def _net(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:
-    from labeldp.torch import Augmentation, TorchLearner, models
-
     how = recipe.training
     if data.inputs["kind"] in ("frame", "table"):
         raise InvalidArgument(f"{recipe.model} does not read tables: choose one of {', '.join(SKLEARN_MODELS)}.")
-    return TorchLearner(
-        models.build(recipe.model, data.inputs, len(data.classes), seed=recipe.seed),
-        loss=how.loss,
-        epochs=how.epochs,
-        batch_size=how.batch_size,
-        learning_rate=how.learning_rate,
-        optimizer=how.optimizer,
-        momentum=how.momentum,
-        weight_decay=how.weight_decay,
-        schedule=how.schedule,
-        mixup=recipe.mixup(stage),
-        augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
-        averaging=how.averaging,
-        seed=recipe.seed + stage,
-        fabric=fabric,
-    )
+    own = {"loss": how.loss, "optimizer": how.optimizer, "mixup": recipe.mixup(stage), "averaging": how.averaging}
+    return _network(recipe.model, how, recipe, data, fabric, seed=recipe.seed + stage, **own)
 
 
 def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None) -> Learner:
     """Return the network of a recipe's [student], which reads the data as it is and learns soft targets."""
-    from labeldp.torch import Augmentation, TorchLearner, models
-
     how = recipe.student
     assert how is not None
+    own = {"loss": "likelihood", "mixup": how.mixup, "averaging": how.averaging or None, "mirror": how.flip}
+    fabric = None if isinstance(fabric, OneProcess) else fabric
+    return _network(how.model, how, recipe, data, fabric, seed=recipe.seed, **own)
+
+
+def _network(
+    model: str, how: Training | Student, recipe: Recipe, data: Dataset, fabric: Any, *, seed: int, **own: Any
+) -> Learner:
+    """Return a learner of a network by name, with the settings that stages and students have alike, and its own."""
+    from labeldp.torch import Augmentation, TorchLearner, models
+
     return TorchLearner(
-        models.build(how.model, data.inputs, len(data.classes), seed=recipe.seed),
-        loss="likelihood",
+        models.build(model, data.inputs, len(data.classes), seed=recipe.seed),
         epochs=how.epochs,
         batch_size=how.batch_size,
         learning_rate=how.learning_rate,
         momentum=how.momentum,
         weight_decay=how.weight_decay,
         schedule=how.schedule,
-        mixup=how.mixup,
         augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
-        averaging=how.averaging or None,
-        mirror=how.flip,
-        seed=recipe.seed,
-        fabric=None if isinstance(fabric, OneProcess) else fabric,
+        seed=seed,
+        fabric=fabric,
+        **own,
     )
 
 
