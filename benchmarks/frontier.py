@@ -15,7 +15,8 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import labeldp as ldp
 from labeldp.features import PatchFeatures, cached
 from labeldp.learning import Beliefs, ClusterPrior, Lesson, together
 from labeldp.learning.student import TEACHERS_SHARE
-from labeldp.priors import Clusters, cluster_count
+from labeldp.priors import Clusters
 from labeldp.torch import Augmentation, TorchLearner, models
 from labeldp.vault import Release
 from page import rewrite
@@ -48,19 +49,22 @@ class Teacher:
     split: tuple[float, ...] = (0.25, 0.25, 0.5)
     weight_decay: float = 3e-3
     centroids: int = 300
-    counts: bool = False
+    counts: float = 0.0
+    """The share of epsilon that buys counts of clusters."""
+    rows_by_epsilon: int = 20
+    """Rows in a cluster, times the counts' epsilon."""
 
     def fit(self, inputs: Inputs, epsilon: str, draw: int) -> ldp.MultiStage:
         X = inputs.features(self.centroids)
         module = models.build("linear", {"kind": "vector", "size": X.shape[1]}, inputs.n_classes, seed=draw)
         how = {"epochs": 8, "batch_size": 512, "learning_rate": 2e-3, "optimizer": "adam", "seed": draw}
         learner = TorchLearner(module, loss="likelihood", weight_decay=self.weight_decay, **how)
+        how = {"stages": len(self.split), "split": self.split or None, "mechanism": self.mechanism}
         if self.counts:
-            clusters = Clusters.of(X, count=cluster_count(len(inputs.train), epsilon))
-            prior = ClusterPrior(clusters)
-            multi = ldp.MultiStage(learner, stages=0, clusters=prior, bag_rounds=3)
-        else:
-            multi = ldp.MultiStage(learner, stages=len(self.split), split=self.split, mechanism=self.mechanism)
+            of_counts = Fraction(epsilon) * Fraction(str(self.counts))
+            clusters = Clusters.of(X, count=int(len(inputs.train) * of_counts / self.rows_by_epsilon))
+            how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else 3}
+        multi = ldp.MultiStage(learner, **how)
         trust = "curator" if self.counts else "local"
         return multi.fit(X, inputs.data.vault(budget=epsilon, trust=trust), epsilon, rows=inputs.train)
 
@@ -98,17 +102,29 @@ class Student:
         return learner.fit(inputs.data.X, [*teacher.releases_, *taught])
 
 
+FIVE = (0.15, 0.15, 0.2, 0.2, 0.3)
+COUNTS = Teacher(counts=1.0, split=())
 TEACHERS = {
     "randomized response, one stage": Teacher(ldp.RandomizedResponse, (1.0,)),
     "balanced groups, one stage": Teacher(split=(1.0,)),
     "RRWithPrior, three stages": Teacher(ldp.RRWithPrior),
     "balanced groups, two stages": Teacher(split=(0.4, 0.6)),
     "balanced groups, three stages": Teacher(),
-    "balanced groups, five stages": Teacher(split=(0.15, 0.15, 0.2, 0.2, 0.3)),
+    "balanced groups, five stages": Teacher(split=FIVE),
     "three stages, weight decay 1e-3": Teacher(weight_decay=1e-3),
     "three stages, weight decay 6e-3": Teacher(weight_decay=6e-3),
+    "three stages, weight decay 1.2e-2": Teacher(weight_decay=1.2e-2),
+    "five stages, weight decay 6e-3": Teacher(split=FIVE, weight_decay=6e-3),
+    "five stages, weight decay 1.2e-2": Teacher(split=FIVE, weight_decay=1.2e-2),
+    "five stages, weight decay 2.4e-2": Teacher(split=FIVE, weight_decay=2.4e-2),
     "three stages, 1,000 centroids": Teacher(centroids=1000),
-    "counts of clusters (curator)": Teacher(counts=True),
+    "counts of clusters (curator)": COUNTS,
+    "counts, weight decay 1e-3 (curator)": replace(COUNTS, weight_decay=1e-3),
+    "counts, clusters of half the rows (curator)": replace(COUNTS, rows_by_epsilon=10),
+    "counts, clusters of twice the rows (curator)": replace(COUNTS, rows_by_epsilon=40),
+    "a quarter on counts, then groups in one stage (curator)": Teacher(counts=0.25, split=(1.0,)),
+    "a quarter on counts, then groups in two stages (curator)": Teacher(counts=0.25, split=(0.4, 0.6)),
+    "half on counts, then groups in two stages (curator)": Teacher(counts=0.5, split=(0.4, 0.6)),
 }
 STUDENTS = {
     "no teacher: the likelihood of the answers": Student("likelihood"),
@@ -225,6 +241,7 @@ def main() -> None:
     parser.add_argument("--draw", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--teachers", action="store_true", help="no students, which take minutes each")
+    parser.add_argument("--idea", action="append", choices=TEACHERS, help="only this teacher; repeatable")
     parser.add_argument("--page", action="store_true", help="run nothing: write the page from what is recorded")
     arguments = parser.parse_args()
     records = json.loads(arguments.out.read_text())["records"] if arguments.out.exists() else []
@@ -234,6 +251,7 @@ def main() -> None:
             for epsilon in arguments.epsilon or ("1", "2"):
                 same = [r for r in records if _of(r) == (name, epsilon) and r["draw"] == arguments.draw]
                 done = {(record["teacher"], record["student"]) for record in same}
+                done |= {(other, None) for other in TEACHERS if arguments.idea and other not in arguments.idea}
                 for record in studied(inputs, epsilon, arguments.draw, done, teachers_alone=arguments.teachers):
                     if (record["teacher"], record["student"]) not in done:
                         records.append(record)
