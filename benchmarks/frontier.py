@@ -122,6 +122,8 @@ TEACHERS = {
     "counts, weight decay 1e-3 (curator)": replace(COUNTS, weight_decay=1e-3),
     "counts, clusters of half the rows (curator)": replace(COUNTS, rows_by_epsilon=10),
     "counts, clusters of twice the rows (curator)": replace(COUNTS, rows_by_epsilon=40),
+    "a twentieth on counts, then groups in two stages (curator)": Teacher(counts=0.05, split=(0.4, 0.6)),
+    "a twentieth on counts, then groups in three stages (curator)": Teacher(counts=0.05),
     "a quarter on counts, then groups in one stage (curator)": Teacher(counts=0.25, split=(1.0,)),
     "a quarter on counts, then groups in two stages (curator)": Teacher(counts=0.25, split=(0.4, 0.6)),
     "half on counts, then groups in two stages (curator)": Teacher(counts=0.5, split=(0.4, 0.6)),
