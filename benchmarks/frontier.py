@@ -207,7 +207,7 @@ def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, s
 
 def table(records: list[Record]) -> str:
     """Return one row per idea: accuracy and log-likelihood on noisy hold-outs, by dataset and epsilon, mean over draws."""
-    cells = list(dict.fromkeys((each["dataset"], each["epsilon"]) for each in records))
+    cells = sorted({_of(each) for each in records}, key=lambda cell: (cell[0], float(cell[1])))
     heads = [f"{name}, ε {epsilon}" for name, epsilon in cells]
     lines = [f"| idea | {' | '.join(heads)} |", "|---|" + "---|" * len(cells)]
     ideas = list(dict.fromkeys((each["teacher"], each["student"]) for each in records))
