@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from doubles import Scripted, WatchedVault, kept_of, softmax
 import labeldp as ldp
 from labeldp.learning import Filtered, MultiStage
 from labeldp.learning.multistage import tempered
+from labeldp.mechanisms import ClusterRR
 from labeldp.metrics import accuracy
 
 N, K = 300, 4
@@ -320,6 +322,8 @@ BAD_LAST = np.where(np.arange(N)[:, None] == N - 1, 0.9, EXTERNAL)
         ({}, X[:, 0], "one column per class"),
         ({"mechanism": lambda epsilon: ldp.RRTopK(epsilon, k=2)}, X, "needs a prior"),
         ({"mechanism": lambda epsilon: ldp.RRTopK(epsilon, k=9), "prior": EXTERNAL}, X, "k must be at most"),
+        ({"mechanism": lambda _: ldp.UnbiasedResponse("0.00005", low=0, high=3)}, X, "at least 1e-4"),
+        ({"mechanism": lambda epsilon: ClusterRR(epsilon, tau="0.3"), "prior": EXTERNAL}, X, "at most 1 / classes"),
         ({"prior": EXTERNAL[:, 1:]}, X, "prior"),
         ({"prior": EXTERNAL[:-1]}, X, "prior"),
         ({"prior": NO_PRIOR}, X, "prior"),
@@ -399,6 +403,15 @@ def test_a_budget_too_small_for_the_first_stage_spends_nothing():
     assert vault.spent().epsilon == "0"
 
 
+@pytest.mark.parametrize("high", [2, 4])
+def test_a_grid_that_is_not_the_classes_is_refused_before_anything_is_spent(high):
+    vault = open_vault()
+    multi = MultiStage(Scripted("likelihood"), hold_out=0.1, mechanism=partial(ldp.UnbiasedResponse, low=0, high=high))
+    with pytest.raises(ldp.InvalidArgument, match="must be the vault's classes"):
+        multi.fit(X, vault, "1")
+    assert vault.spent().epsilon == "0" and not vault.asked
+
+
 def test_an_unfitted_one_says_so():
     with pytest.raises(ldp.InvalidArgument, match="has not been fitted"):
         MultiStage(Scripted()).predict_proba(X)
@@ -424,3 +437,14 @@ def test_a_budget_that_lasts_for_some_rows_only_is_refused_before_the_first_stag
     with pytest.raises(ldp.BudgetExhausted, match=r"need epsilon 1 for every row, and epsilon 0\.5 is left for some"):
         fitted(vault, stages=3)
     assert len(vault.certificate()["queries"]) == before
+
+
+@pytest.mark.parametrize("how", [{"name": "run"}, {"folder": "run"}, {"folder": "run", "name": "run"}])
+def test_what_somebody_else_spent_is_missed_before_the_first_question(how, tmp_path):
+    vault = open_vault(budget="1")
+    last_asked = fitted(stages=3, hold_out=0.1)[0].releases_[-1].rows[:1]
+    vault.release(ldp.RandomizedResponse("0.5"), rows=last_asked)
+    keeping = {key: tmp_path / value if key == "folder" else value for key, value in how.items()}
+    with pytest.raises(ldp.BudgetExhausted, match=r"need epsilon 1 for every row, and epsilon 0\.5 is left for some"):
+        fitted(vault, stages=3, hold_out=0.1, fit=keeping)
+    assert len(vault.certificate()["queries"]) == 1

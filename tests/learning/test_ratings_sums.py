@@ -149,7 +149,7 @@ def test_labels_that_are_no_numbers_are_not_added(pairs, coordinates, stars):
 
 def test_a_budget_for_one_round_alone_is_not_spent(pairs, coordinates, stars):
     vault = ldp.LabelVault(stars, classes=STARS, budget="1.5", trust="curator")
-    with pytest.raises(BudgetExhausted, match="both rounds together need epsilon 2"):
+    with pytest.raises(BudgetExhausted, match=r"need epsilon 2 for every row, and epsilon 1\.5 is left"):
         RatingSums(coordinates).fit(pairs, vault, "2")
     assert str(vault.spent()) == "epsilon 0"
 
@@ -165,9 +165,6 @@ def test_a_round_that_was_answered_is_not_asked_again(pairs, coordinates, stars,
     def vault():
         return ldp.LabelVault(stars, classes=STARS, ledger=tmp_path / "ledger", trust="curator")
 
-    class Killed(Exception):
-        pass
-
     def dies_before_the_second_is_stored(stage, release):
         if stage == "release-users":
             raise Killed
@@ -177,7 +174,7 @@ def test_a_round_that_was_answered_is_not_asked_again(pairs, coordinates, stars,
             pairs, first, "2", name="run", folder=tmp_path, answered=dies_before_the_second_is_stored
         )
     told = []
-    turned = tuple(each * 1.001 for each in coordinates)  # another machine's last bits: pieces are those on disk
+    turned = tuple(each * 1.001 for each in coordinates)  # another machine's bits: pieces follow from sides of medians
     with vault() as second:
         again = RatingSums(turned)
         again.fit(pairs, second, "2", name="run", folder=tmp_path, answered=lambda stage, _: told.append(stage))
@@ -192,6 +189,75 @@ def test_sums_of_another_vault_are_refused(pairs, coordinates, stars, vault, tmp
     with pytest.raises(InvalidArgument, match="not this vault's answer"):
         RatingSums(coordinates).fit(pairs, other, "2", folder=tmp_path)
     assert str(other.spent()) == "epsilon 0"
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+def killed_in_round(number, vault):
+    """Let a vault answer the rounds before this one, and die when it is asked this one."""
+    rounds, answer = iter(range(1, 3)), vault.sums
+
+    def sums(*asked, **how):
+        if next(rounds) == number:
+            raise Killed
+        return answer(*asked, **how)
+
+    vault.sums = sums
+    return vault
+
+
+@pytest.fixture
+def reopened(stars, tmp_path):
+    """Open a vault on one ledger, of epsilon 2, as often as it is called."""
+    ldp.create_ledger(tmp_path / "ledger", budget="2", n_rows=len(stars))
+    return lambda: ldp.LabelVault(stars, classes=STARS, ledger=tmp_path / "ledger", trust="curator")
+
+
+def queries(vault):
+    return [query["query"] for query in vault.certificate()["queries"]]
+
+
+@pytest.mark.parametrize("how", [{"folder": "run"}, {"name": "run"}, {"folder": "run", "name": "run"}])
+def test_killed_between_the_rounds_the_first_is_free_and_the_second_is_asked(
+    how, pairs, coordinates, reopened, tmp_path
+):
+    keeping = {key: tmp_path / value if key == "folder" else value for key, value in how.items()}
+    with pytest.raises(Killed):
+        RatingSums(coordinates).fit(pairs, killed_in_round(2, reopened()), "2", **keeping)
+    vault = reopened()
+    assert str(vault.spent()) == "epsilon 0.8"
+    RatingSums(coordinates).fit(pairs, vault, "2", **keeping)
+    assert str(vault.spent()) == "epsilon 2" and queries(vault) == ["sums", "sums"]
+
+
+@pytest.mark.parametrize("how", [{}, {"name": "run"}, {"folder": "run"}, {"folder": "run", "name": "run"}])
+def test_what_somebody_else_spent_is_missed_before_the_first_round(how, pairs, coordinates, reopened, tmp_path):
+    vault = reopened()
+    vault.release(ldp.RandomizedResponse("0.3"), rows=[5])
+    keeping = {key: tmp_path / value if key == "folder" else value for key, value in how.items()}
+    with pytest.raises(BudgetExhausted, match=r"need epsilon 2 for every row, and epsilon 1\.7 is left"):
+        RatingSums(coordinates).fit(pairs, vault, "2", **keeping)
+    assert queries(vault) == ["release"]
+
+
+def test_pieces_that_somebody_left_in_the_folder_are_not_believed(pairs, coordinates, stars, vault, tmp_path):
+    np.savez_compressed(tmp_path / "pieces-items.npz", groups=stars - 1)  # by label: their sums would tell labels
+    items, _ = RatingSums(coordinates).fit(pairs, vault, "2", folder=tmp_path).sums_
+    assert len(items.totals) >= SIZES[1]
+    assert all(len(np.unique(pairs[items.groups == piece, 1])) == 1 for piece in range(len(items.totals)))
+
+
+def test_sums_over_other_pieces_are_refused_before_anything_is_asked(pairs, coordinates, stars, tmp_path):
+    vault = ldp.LabelVault(stars, classes=STARS, budget="20", trust="curator")
+    RatingSums(coordinates).fit(pairs, vault, "2", folder=tmp_path)
+    for file in tmp_path.glob("release-items*"):
+        file.unlink()
+    vault.sums(stars * 0, low=1, high=5, epsilon="1.2").save(tmp_path / "release-users")  # one piece of all
+    with pytest.raises(InvalidArgument, match=r"the release-users in .* is not this vault's answer"):
+        RatingSums(coordinates).fit(pairs, vault, "2", folder=tmp_path)
+    assert len(queries(vault)) == 3
 
 
 def test_coordinates_need_no_more_things_than_there_are():

@@ -16,6 +16,7 @@ from resumable import EPOCHS, EPSILON, KINDS, STAGES, K, do, ended, run, run_fro
 
 import labeldp as ldp
 from labeldp.budget import Ledger, create_ledger
+from labeldp.vault import answering
 
 DEAD = -signal.SIGKILL
 
@@ -124,6 +125,28 @@ def test_without_a_name_an_answer_that_was_lost_stays_paid_for(place):
     assert do(run, "groups", folder, ledger, lost, None, None) == DEAD
     assert do(run, "groups", folder, ledger, None, None, None) == 1  # BudgetExhausted
     assert len(charges(ledger)) == 1 and Ledger(ledger).spent().epsilon == EPSILON
+
+
+@pytest.mark.parametrize("name", ["run", None])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_query_that_was_interrupted_inside_the_vault_is_completed_under_its_charge(name, number, tmp_path):
+    """Also without a name, and with nothing left: the vault knows that nobody has seen its answer."""
+    X, labels = resumable.data()
+    vault = ldp.LabelVault(labels, classes=K, ledger=create_ledger(tmp_path / "l.ledger", budget=EPSILON).path)
+    draws, draw = iter(range(1, number + 1)), answering._drawn_and_spooled
+
+    def interrupted(*asked):
+        if next(draws) == number:
+            raise KeyboardInterrupt
+        return draw(*asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answering, "_drawn_and_spooled", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            resumable.multistage("groups").fit(X, vault, EPSILON, name=name, folder=tmp_path / "run")
+    assert len(charges(tmp_path / "l.ledger")) == number
+    resumable.multistage("groups").fit(X, vault, EPSILON, name=name, folder=tmp_path / "run")
+    assert len(charges(tmp_path / "l.ledger")) == STAGES + 1 and vault.spent().epsilon == EPSILON
 
 
 # ---------------------------------------------------------------- in one process: what a folder refuses

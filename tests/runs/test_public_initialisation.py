@@ -120,7 +120,7 @@ def test_what_cannot_be_meant_is_refused_in_the_recipe(other, says):
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ({"init": "kmnist"}, "hold the inputs of fashion-mnist"),
+        ({"init": "kmnist"}, "hold 60 of 60 training rows of fashion-mnist"),
         ({"init": "digits"}, "init must be a dataset with the inputs of fashion-mnist"),
         ({"model": "linear"}, "networks of several layers"),
     ],
@@ -129,6 +129,40 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_asked(place, tmp_pat
     with pytest.raises(InvalidArgument, match=says):
         train(recipe(**other), tmp_path / "run", **place)
     assert not (tmp_path / "run").exists() and not place["cache"].exists()
+
+
+def images(n_rows, seed):
+    return np.random.default_rng(seed).integers(0, 256, (n_rows, 1, 28, 28), dtype=np.uint8)
+
+
+def pictures(X, X_test):
+    usual = {"labels": None, "classes": tuple(range(10)), "test_labels": np.zeros(len(X_test), dtype=np.int64)}
+    return Dataset("pictures", X=X, X_test=X_test, inputs={"kind": "image", "shape": [1, 28, 28]}, **usual)
+
+
+OURS, TESTED, THEIRS = images(300, 1), images(200, 2), images(300, 3)
+
+
+@pytest.mark.parametrize(
+    ("init", "rows", "says"),
+    [
+        (OURS[::-1], None, "300 of 300 training rows"),
+        (np.concatenate([THEIRS, OURS[:4]]), None, "4 of 300 training rows"),
+        (np.concatenate([THEIRS, OURS[:2]]), 100, "2 of 100 training rows"),
+        (np.concatenate([THEIRS, OURS[200:]]), 100, "100 of 300 training rows"),
+        (np.concatenate([THEIRS[:40], OURS[7:8]]), None, "1 of 300 training rows"),
+        (np.concatenate([TESTED[5:8], THEIRS]), None, "3 of 200 test rows"),
+    ],
+    ids=["another order", "some", "some of the used", "the unused", "of a small one", "tested"],
+)
+def test_a_dataset_that_holds_rows_of_this_one_is_refused_whatever_their_order(init, rows, says):
+    with pytest.raises(InvalidArgument, match=f"hold {says} of fashion-mnist"):
+        initial._check_other(pictures(init, THEIRS), pictures(OURS, TESTED), recipe(rows=rows))
+
+
+def test_a_few_inputs_may_be_in_both():
+    init = np.concatenate([THEIRS, OURS[:3], TESTED[:2]])
+    initial._check_other(pictures(init, OURS), pictures(OURS, TESTED), recipe())
 
 
 def test_a_training_that_was_stopped_is_gone_on_with(place, tmp_path):

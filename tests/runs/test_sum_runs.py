@@ -96,6 +96,14 @@ def test_unbiased_reports_of_ratings_train_a_model(data_dir, tmp_path):
     assert run.certificate()["trust"] == "local"
 
 
+def test_an_epsilon_too_small_for_unbiased_reports_costs_no_hold_out(data_dir, tmp_path):
+    values = {"data": "movielens-1m", "model": "ratings", "epsilon": "0.00005"}
+    values["release"] = {"mechanism": "UnbiasedResponse", "stages": 1, "hold_out": 0.1}
+    with pytest.raises(InvalidArgument, match="at least 1e-4"):
+        runs.train(Recipe.of(values), tmp_path / "run", data_dir=data_dir)
+    assert not (tmp_path / "run").exists()
+
+
 def test_unbiased_reports_need_labels_that_are_numbers(tmp_path):
     recipe = Recipe(data="fair", model="logistic", epsilon="1").changed({"release.mechanism": "UnbiasedResponse"})
     with pytest.raises(InvalidArgument, match="labels that are numbers"):

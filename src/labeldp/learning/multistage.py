@@ -17,23 +17,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
-from labeldp.budget import Epsilon, Guarantee
-from labeldp.errors import BudgetExhausted, InvalidArgument
+from labeldp.budget import Epsilon
+from labeldp.errors import InvalidArgument
 from labeldp.learning.bags import bag_beliefs
 from labeldp.learning.cluster_prior import ClusterPrior
 from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
+from labeldp.learning.questions import Question, check_budget, name_of
 from labeldp.learning.stored import StageFiles
-from labeldp.mechanisms import ClusterRR, GroupMechanism, LocalMechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms import (
+    ClusterRR,
+    GroupMechanism,
+    LocalMechanism,
+    RandomizedResponse,
+    RRWithPrior,
+    UnbiasedResponse,
+)
 from labeldp.metrics.accuracy import accuracy, check_hold_out
 from labeldp.vault import HistogramRelease, LabelHolder, Release
 from labeldp.vault.files import Stored
+from labeldp.vault.labels import Classes
 
 Probabilities = NDArray[np.floating[Any]]
 Record = dict[str, Any]
 Answer = TypeVar("Answer", Release, HistogramRelease)
 
-COUNTS = "release-clusters"
+HOLD_OUT, COUNTS = "release-hold-out", "release-clusters"
 
 
 @dataclass
@@ -141,12 +150,9 @@ class MultiStage:
         parts = Partition.of(use, self._shares(), hold_out=self.hold_out, seed=self.seed)
         if self.clusters is not None:
             first.ask_once(lambda: ClusterPrior.check_trust(vault))
-        may_be_paid = name is not None or folder is not None  # some of it may have been asked before, and is free
-        first.ask_once(lambda: _check_budget(vault, use, epsilon, may_be_paid))
-        files = StageFiles(folder)
-
-        def named(stage: str) -> str | None:
-            return None if name is None else f"{name}: {stage}"
+        self._check_grid(of_stages, classes)
+        first.ask_once(lambda: check_budget(vault, self._questions(parts, epsilon), name=name, folder=folder))
+        files, named = StageFiles(folder), partial(name_of, name)
 
         def answered(stage: str, answer: Answer) -> Answer:
             """Tell of an answer before it is stored, so that nothing lies in the folder that nobody has noted."""
@@ -176,11 +182,10 @@ class MultiStage:
 
         self.hold_out_, self.counts_ = None, None
         if len(parts.hold_out):
-            self.hold_out_ = ask("release-hold-out", RandomizedResponse(epsilon), parts.hold_out, lambda: None, None)
+            self.hold_out_ = ask(HOLD_OUT, RandomizedResponse(epsilon), parts.hold_out, lambda: None, None)
         self.releases_, self.models_ = [], []
         if self.clusters is not None and of_counts is not None:
-            counted = np.sort(np.concatenate(parts.stages))
-            self._count(X, count(self.clusters, counted, of_counts), learners[0], files, watch, test)
+            self._count(X, count(self.clusters, _counted(parts), of_counts), learners[0], files, watch, test)
         if of_stages is None:
             return self
         mechanism = self.mechanism(of_stages)
@@ -411,6 +416,17 @@ class MultiStage:
             return None, Epsilon.of(epsilon)
         return self.clusters.split(epsilon, self.stages)
 
+    def _questions(self, parts: Partition, epsilon: Any) -> list[Question]:
+        """Return what is asked, in this order, and what it costs."""
+        of_counts, of_stages = self._epsilons(epsilon)
+        asked = [Question(HOLD_OUT, parts.hold_out, Epsilon.of(epsilon))] if len(parts.hold_out) else []
+        if of_counts is not None:
+            asked.append(Question(COUNTS, _counted(parts), of_counts))
+        if of_stages is not None:
+            cost = Epsilon.of(self.mechanism(of_stages).epsilon)
+            asked += [Question(f"release-{number}", part, cost) for number, part in enumerate(parts.stages, start=1)]
+        return asked
+
     def check(self, X: Any, labelled: NDArray[np.bool_], n_classes: int, epsilon: Any, *, rows: Any = None) -> Rows:
         """Raise whatever can be known to stop `fit`, with public things alone, and return the rows that it would use.
 
@@ -428,6 +444,8 @@ class MultiStage:
             self.clusters.check(n_rows, n_classes, of_counts)
         if of_stages is not None:
             self._check_mechanism(of_stages, n_classes)
+        if self.hold_out:
+            _check_law(RandomizedResponse(epsilon), n_classes)
         if len(X) != n_rows:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:
@@ -447,6 +465,7 @@ class MultiStage:
             raise InvalidArgument(
                 f"mechanism must spend at most epsilon ({epsilon}), and the one that it made spends {mechanism.epsilon}."
             )
+        _check_law(mechanism, n_classes)
         if mechanism.needs_priors and self.prior is None and self.clusters is None:
             raise InvalidArgument(f"{type(mechanism).__name__} needs a prior in the first stage too: give prior=.")
         if not _reports_labels(mechanism, n_classes) and any(
@@ -456,6 +475,11 @@ class MultiStage:
                 f"{type(mechanism).__name__} reports groups of labels, and this learner needs one noisy label per row. "
                 "Train on the likelihood, or use a mechanism that reports single labels."
             )
+
+    def _check_grid(self, epsilon: Epsilon | None, classes: tuple[Any, ...]) -> None:
+        mechanism = None if epsilon is None else self.mechanism(epsilon)
+        if isinstance(mechanism, UnbiasedResponse) and Classes.declared(classes).exact_values() != mechanism.values:
+            raise InvalidArgument("UnbiasedResponse's grid (low, low + step, .. high) must be the vault's classes.")
 
     def _check_prior(self, rows: Rows, n_rows: int, n_classes: int) -> None:
         if self.prior is None:
@@ -468,6 +492,16 @@ class MultiStage:
 
 def _nobody(record: Record) -> None:
     """Nobody watches."""
+
+
+def _counted(parts: Partition) -> Rows:
+    """Return the rows that are counted in clusters: all that stages ask."""
+    return np.sort(np.concatenate(parts.stages))
+
+
+def _check_law(mechanism: LocalMechanism, n_classes: int) -> None:
+    """Raise where a mechanism cannot be drawn from: its parameters may be valid, and its law not be found with them."""
+    mechanism.law(0, np.full(n_classes, 1 / n_classes))
 
 
 def _reports_labels(mechanism: LocalMechanism, n_classes: int) -> bool:
@@ -484,18 +518,6 @@ def _check_ours(vault: LabelHolder, release: Stored, is_answer: bool, folder: Pa
         raise InvalidArgument(
             f"the {stage} in {folder} is not this vault's answer to this question: use another folder, or train on it with "
             "refit, which asks nothing."
-        )
-
-
-def _check_budget(vault: LabelHolder, rows: Rows, epsilon: Any, may_be_paid: bool) -> None:
-    """Raise before the first stage where a later one would be refused."""
-    left = vault.remaining(rows)
-    if may_be_paid and vault.spent(rows) != Guarantee(0):
-        return
-    if not left >= Guarantee.of(epsilon):
-        raise BudgetExhausted(
-            f"these stages need {Guarantee.of(epsilon)} for every row, and {left} is left for some. Use rows not yet "
-            "released, or ask the label owner to raise the limit."
         )
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from labeldp import checks
-from labeldp.budget import Epsilon, Guarantee
-from labeldp.errors import BudgetExhausted, InvalidArgument, TrustError
-from labeldp.files import renamed_when_whole
+from labeldp.budget import Epsilon
+from labeldp.errors import InvalidArgument, TrustError
 from labeldp.learning.linear_ratings import Floats, Index, Numbers, Pieces, explained
+from labeldp.learning.questions import Question, check_budget, is_stored, name_of
 from labeldp.mechanisms import Sums
 from labeldp.vault import LabelHolder, SumRelease
 
@@ -29,6 +29,26 @@ SPREAD = 0.8
 """Variance of a rating around what a model can say of it: errors that are published for five stars are about 0.9."""
 PIECE = 0.5
 """The variance of a piece's ratings, taken together, over that of its sum's noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One question: sums over the pieces of items, or of users."""
+
+    kind: str
+    side: int
+    mechanism: Sums
+    groups: Index
+
+    @property
+    def stage(self) -> str:
+        return f"release-{self.kind}"
+
+    def is_answer(self, release: SumRelease, rows: Index) -> bool:
+        """Return whether sums, which may come from a file, answer this question."""
+        same = np.array_equal(release.rows, rows) and np.array_equal(release.groups, self.groups)
+        cost = release.receipt.epsilon == str(self.mechanism.epsilon) and release.receipt.query == "sums"
+        return same and cost and (release.low, release.high) == (self.mechanism.low, self.mechanism.high)
 
 
 @dataclass
@@ -77,39 +97,40 @@ class RatingSums:
         pairs : (n, 2) user and item numbers, one row per row of the vault.
         rows : which rows to use; by default all that have a label. Public.
         name : under which the vault can be asked again, at no cost, after a crash.
-        folder : where pieces and sums are kept, and read back from: a round whose sums are there asks nothing.
+        folder : where sums are kept, and read back from: a round whose sums are there asks nothing. Sums over other pieces than
+            these pairs make are refused, before anything is asked.
         answered : called when the vault has answered, before that is stored in `folder`.
         """
         use = checks.rows(vault.labelled if rows is None else rows, len(vault))
         costs = self.epsilons(epsilon)
-        self._check(pairs, vault, use, Guarantee.of(epsilon), may_be_paid=name is not None)
-        mechanisms = [Sums(cost, min(vault.classes), max(vault.classes)) for cost in costs]
-        chosen, self.sums_, told = pairs[use], [], []
-        for (kind, side), mechanism in zip(ROUNDS, mechanisms, strict=True):
-            size = PIECE * noise_variance(mechanism) / SPREAD
-            groups = _kept(folder, f"pieces-{kind}", lambda s=side, n=size: self.groups(chosen, s, n))  # type: ignore[misc]
-            stage = f"release-{kind}"
-            if folder is not None and (folder / f"{stage}.json").exists():
-                release = SumRelease.load(folder / stage)
-            else:
+        self._check(pairs, vault)
+        rounds = self.rounds(pairs[use], [Sums(cost, min(vault.classes), max(vault.classes)) for cost in costs])
+        kept = _read_back(folder, rounds, vault, use)
+        questions = [Question(each.stage, use, cost) for each, cost in zip(rounds, costs, strict=True)]
+        check_budget(vault, questions, name=name, folder=folder)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)  # before anything is spent that must be stored in it
+        self.sums_ = []
+        for each in rounds:
+            if (release := kept.get(each.stage)) is None:
                 release = vault.sums(
-                    groups,
-                    low=mechanism.low,
-                    high=mechanism.high,
-                    epsilon=mechanism.epsilon,
+                    each.groups,
+                    low=each.mechanism.low,
+                    high=each.mechanism.high,
+                    epsilon=each.mechanism.epsilon,
                     rows=use,
-                    source=f"pieces of {kind}: raters or items that are alike by who rated what, which is public",
-                    name=None if name is None else f"{name}: {stage}",
+                    source=f"pieces of {each.kind}: raters or items that are alike by who rated what, which is public",
+                    name=name_of(name, each.stage),
                 )
-                answered(stage, release)
+                answered(each.stage, release)
                 if folder is not None:
-                    release.save(folder / stage)
-            _check_ours(vault, release, mechanism, use, groups)
+                    release.save(folder / each.stage)
             self.sums_.append(release)
-            told.append(Pieces.of(groups, chosen, side, self.coordinates))
-        middle = (mechanisms[0].low + mechanisms[0].high) / 2
+        told = [Pieces.of(each.groups, pairs[use], each.side, self.coordinates) for each in rounds]
+        middle = (self.sums_[0].low + self.sums_[0].high) / 2
         sums = [release.sums - middle * each.sizes for release, each in zip(self.sums_, told, strict=True)]
-        spreads = [SPREAD * each.sizes + noise_variance(how) for each, how in zip(told, mechanisms, strict=True)]
+        noises = [noise_variance(each.mechanism) for each in rounds]
+        spreads = [SPREAD * each.sizes + noise for each, noise in zip(told, noises, strict=True)]
         found = explained(told, sums, spreads, self.coordinates)
         self.numbers_ = found._replace(mean=found.mean + middle)
         return self
@@ -121,6 +142,12 @@ class RatingSums:
         found = np.arange(len(pairs))  # every row a piece of its own
         rows = Pieces.of(found, pairs, 0, self.coordinates)
         return np.clip(rows.sums(self.numbers_), self.sums_[0].low, self.sums_[0].high)
+
+    def rounds(self, pairs: Index, mechanisms: list[Sums]) -> list[Round]:
+        """Return what is asked, with its pieces: they are made from the pairs each time, and never believed from a file."""
+        sizes = [PIECE * noise_variance(each) / SPREAD for each in mechanisms]
+        pieces = [self.groups(pairs, side, size) for (_, side), size in zip(ROUNDS, sizes, strict=True)]
+        return [Round(*of, how, groups) for of, how, groups in zip(ROUNDS, mechanisms, pieces, strict=True)]
 
     def groups(self, pairs: Index, side: int, size: float) -> Index:
         """Return the piece of every row: a thing's rows by the code of the other side, in even parts of about a size."""
@@ -135,7 +162,7 @@ class RatingSums:
         groups[order] = np.unique(part, return_inverse=True)[1]  # things without rows have no piece
         return groups
 
-    def _check(self, pairs: Index, vault: LabelHolder, use: Index, cost: Guarantee, *, may_be_paid: bool) -> None:
+    def _check(self, pairs: Index, vault: LabelHolder) -> None:
         """Raise whatever can be known to stop the rounds, before anything is asked."""
         if vault.trust != "curator":
             raise TrustError(
@@ -149,10 +176,6 @@ class RatingSums:
         sizes = [len(each) for each in self.coordinates]
         if not ((pairs >= 0) & (pairs < sizes)).all():
             raise InvalidArgument(f"pairs must number {sizes[0]} users and {sizes[1]} items, from 0.")
-        if may_be_paid and vault.spent(use) != Guarantee(0):
-            return
-        if not (left := vault.remaining(use)) >= cost:
-            raise BudgetExhausted(f"both rounds together need {cost} for every row, and {left} is left for some.")
 
 
 def noise_variance(mechanism: Sums) -> float:
@@ -169,25 +192,14 @@ def codes(coordinates: Floats) -> Index:
     return np.packbits(leading > np.median(leading, axis=0), axis=1)[:, 0].astype(np.int64)
 
 
-def _kept(folder: Path | None, name: str, make: Callable[[], Index]) -> Index:
-    """Return groups as they were first made: after a crash the vault must be asked the very same again."""
-    if folder is None:
-        return make()
-    file = folder / f"{name}.npz"
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with renamed_when_whole(file) as out:
-            np.savez_compressed(out, allow_pickle=False, groups=make())
-    with np.load(file, allow_pickle=False) as stored:
-        return stored["groups"]  # type: ignore[no-any-return]
-
-
-def _check_ours(vault: LabelHolder, release: SumRelease, mechanism: Sums, rows: Index, groups: Index) -> None:
-    """Raise unless sums, which may come from a file, are this vault's answer to this question."""
-    same = np.array_equal(release.rows, rows) and np.array_equal(release.groups, groups)
-    cost = release.receipt.epsilon == str(mechanism.epsilon) and release.receipt.query == "sums"
-    bounds = (release.low, release.high) == (mechanism.low, mechanism.high)
-    if not (same and cost and bounds and vault.recognises(release)):
-        raise InvalidArgument(
-            "the sums in the folder are not this vault's answer to what is asked: use another folder."
-        )
+def _read_back(folder: Path | None, rounds: list[Round], vault: LabelHolder, rows: Index) -> dict[str, SumRelease]:
+    """Return the sums that are in the folder, by stage; raise unless they are this vault's answers to these questions."""
+    kept = {}
+    for each in rounds:
+        if folder is not None and is_stored(folder, each.stage):
+            kept[each.stage] = SumRelease.load(folder / each.stage)
+            if not each.is_answer(kept[each.stage], rows) or not vault.recognises(kept[each.stage]):
+                raise InvalidArgument(
+                    f"the {each.stage} in {folder} is not this vault's answer to what is asked: use another folder."
+                )
+    return kept

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from labeldp import datasets
 from labeldp.errors import InvalidArgument
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 SEED = 0
 """Of the initialisation, whatever a run's own: it is learned once, and all draws start from it."""
+MOST_SHARED = 0.01
+"""The share of a run's rows, or of the initialisation's, that may be rows of both: some inputs are blank, or common."""
 READ = "the training labels of "
 WORDS = (
     "they are public, were read as they are to learn the weights that training starts from, and nothing protects them. The "
@@ -51,7 +56,7 @@ def begin(
     Privacy
     -------
     The labels of `init` are read without noise; they must be public. Those of `data` have no part in this, and `init` must be
-    another dataset, also by its content.
+    another dataset, also by its content: rows are compared byte by byte, whatever their order. Near duplicates are not known.
     """
     if recipe.init is None:
         return
@@ -84,11 +89,18 @@ def _check_other(public: datasets.Dataset, data: datasets.Dataset, recipe: Recip
         raise InvalidArgument(
             f"init must be a dataset with the inputs of {recipe.data} ({data.inputs}); {recipe.init} has {public.inputs}."
         )
-    if content_digest(public.X) == content_digest(data.X):
-        raise InvalidArgument(
-            f"init must be another dataset, and the files of {recipe.init} hold the inputs of {recipe.data}: it would read the "
-            "very labels that are to be protected."
-        )
+    known, used = set(_row_digests(public.X)), data.X[: recipe.rows]
+    for kind, rows in (("training", data.X), ("training", used), ("test", data.X_test)):
+        shared = sum(digest in known for digest in _row_digests(rows))
+        if shared > MOST_SHARED * min(len(rows), public.n_rows):
+            raise InvalidArgument(
+                f"init must be another dataset, and the files of {recipe.init} hold {shared:,} of {len(rows):,} {kind} rows of "
+                f"{recipe.data}: it would read the very labels that are to be protected, or that models are tested on."
+            )
+
+
+def _row_digests(inputs: NDArray[Any]) -> Iterator[bytes]:
+    return (hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest() for row in inputs)
 
 
 def _learned(learner: TorchLearner, public: datasets.Dataset, recipe: Recipe, folder: Path, tell: Watch) -> Path:
