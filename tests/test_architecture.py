@@ -31,7 +31,7 @@ ROOMS = {
         *{"datasets", "bulk", "features", "priors", "torch", "sklearn", "learning", "metrics", "report"},
         *{"vault", "mechanisms", "budget"},
     },
-    "reproduce": {"runs", "report", "datasets", "learning", "vault", "mechanisms", "budget"},
+    "reproduce": {"runs", "report", "datasets", "features", "learning", "vault", "mechanisms", "budget"},
 }
 LEAVES = {"cli"}
 CORE = {"numpy", "scipy", "click", "rich"}

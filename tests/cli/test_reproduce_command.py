@@ -45,7 +45,7 @@ def looks():
 
 def test_a_table_is_run_recorded_and_printed(shell):
     code, out, err = shell("mnist --recipe quick.toml --rows 200 --draws 2")
-    assert code == 0 and "Results: results" in err and "mnist, quick at epsilon 2, draw 2, 200 rows" in err
+    assert code == 0 and "Results: results" in err and "mnist, own:quick at epsilon 2, draw 2, 200 rows" in err
     records = json.loads(Path("results/mnist.json").read_text())["records"]
     assert [(r["epsilon"], r["draw"], r["rows"]) for r in records] == [
         ("1", 1, 200),
@@ -55,7 +55,7 @@ def test_a_table_is_run_recorded_and_printed(shell):
     ]
     assert records[-1]["command"] == "labeldp reproduce mnist --recipe quick.toml --epsilon 2 --draws 2 --rows 200"
     assert "95.82" in out and "not run here" in out  # the paper's, and ours
-    assert "Of subsets, not comparable: quick at epsilon 1 on 200 rows" in out and len(looks()) == 4
+    assert "Of subsets, not comparable: own:quick at epsilon 1 on 200 rows" in out and len(looks()) == 4
 
 
 def test_the_same_command_again_goes_on_and_runs_nothing_twice(shell):
@@ -69,7 +69,7 @@ def test_the_same_command_again_goes_on_and_runs_nothing_twice(shell):
 
 def test_an_epsilon_that_the_recipe_does_not_list_is_run_and_said(shell):
     code, _, err = shell("mnist --recipe quick.toml --epsilon 3 --rows 100")
-    assert code == 0 and "quick lists epsilon 1, 2: at 3 it is run with its base settings." in err
+    assert code == 0 and "own:quick lists epsilon 1, 2: at 3 it is run with its base settings." in err
 
 
 def test_the_recipes_there_are_can_be_listed(shell):
@@ -85,9 +85,10 @@ def test_results_are_shown_pooled_and_drawn(shell):
     code, out, err = shell("mnist --show --html page.html")
     assert code == 0 and "digits, local: test accuracy in percent" in out and "2 runs of" in out
     assert "Plot: results/mnist.svg" in err and "Page: page.html" in err
-    assert "ours: quick" in Path("results/mnist.svg").read_text() and "2 runs of" in Path("page.html").read_text()
+    assert "own:quick" in Path("results/mnist.svg").read_text() and "2 runs of" in Path("page.html").read_text()
     (cell,) = json.loads(shell("mnist --show --json")[1])["cells"]
     assert cell["runs"] == 2 and cell["mean"] == sum(cell["values"]) / 2 and cell["hashes"] == 1
+    assert (cell["recipe"], cell["commits"], cell["data_versions"]) == ("own:quick", 1, 1) and len(cell["data"]) == 16
 
 
 FIGURE = QUICK.replace('["1", "2"]', '["2"]').replace("stages = 1", 'mechanism = "RRWithPrior"')
@@ -97,14 +98,14 @@ FIGURE += 'loss = "noisy-label"\n[vary]\n"release.stages" = [1, 2]\n'
 def test_a_figure_is_run_point_by_point_and_drawn(shell):
     Path("stages.toml").write_text(FIGURE)
     code, out, err = shell("figure-stages --recipe stages.toml --rows 200 --only release.stages=2")
-    assert code == 0 and "figure-stages, stages at epsilon 2, release.stages=2, draw 1, 200 rows" in err
+    assert code == 0 and "figure-stages, own:stages at epsilon 2, release.stages=2, draw 1, 200 rows" in err
     assert "1 records of other versions" in out  # a subset is not the figure's
     code, out, err = shell("figure-stages --recipe stages.toml")
     assert code == 0 and "points without a run" not in out and "Plot: results/figure-stages.svg" in err
     assert "release.stages=1" in out and "(1 run)" in out
     records = json.loads(Path("results/figure-stages.json").read_text())["records"]
     assert [record["variant"] for record in records] == [{"release.stages": stages} for stages in (2, 1, 2)]
-    assert "stages, epsilon 2" in Path("results/figure-stages.svg").read_text() and len(looks()) == 3
+    assert "own:stages, epsilon 2" in Path("results/figure-stages.svg").read_text() and len(looks()) == 3
     code, _, err = shell("figure-stages --recipe stages.toml --out elsewhere")
     assert code == 0 and err.count("is done and recorded.") == 2 and len(looks()) == 3
 
@@ -177,3 +178,30 @@ def test_what_cannot_be_meant_exits_2_and_says_what_can(shell, words, says):
 def test_too_many_rows_are_told_before_anything_is_noted(shell):
     code, _, err = shell("mnist --recipe quick.toml --epsilon 2 --rows 5000")
     assert code == 1 and "rows must be" in err and not Path("results").exists()
+
+
+def test_a_run_that_train_has_changed_since_is_refused_with_what_to_do(shell, command):
+    run = "mnist --recipe quick.toml --epsilon 2 --rows 200"
+    assert shell(run)[0] == 0
+    (folder,) = Path("runs/reproduce/mnist").glob("own-quick-*/draw-1")
+    assert command("train", "--resume", "--out", str(folder), "--set", "training.epochs=2")[0] == 0
+    code, out, err = shell(f"{run} --results others")
+    assert (code, out) == (1, "") and "recipe.toml says otherwise. Remove that folder, or name another by --out." in err
+    assert not Path("others").exists()
+
+
+def test_a_recipe_of_ones_own_by_the_name_of_ours_is_not_ours(shell):
+    Path("best-local.toml").write_text(QUICK)
+    code, out, err = shell("mnist --recipe best-local.toml --epsilon 2 --rows 200")
+    assert (
+        code == 0
+        and "mnist, own:best-local at epsilon 2" in err
+        and "without a record: best-curator, best-local" in out
+    )
+    (record,) = json.loads(Path("results/mnist.json").read_text())["records"]
+    assert record["recipe"] == "own:best-local" and "own:best-local" in Path("results/test-looks.md").read_text()
+
+
+def test_sums_are_not_estimated(shell):
+    code, out, err = shell("movielens-1m --recipe best-curator --estimate")
+    assert (code, out) == (1, "") and "has no epochs to time: run it" in err and not Path("results").exists()

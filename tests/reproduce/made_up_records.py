@@ -20,6 +20,8 @@ def run(value, **other):
         "metric": "accuracy",
         "seconds": 10.0,
         "time": "2026-01-01T00:00:00Z",
+        "commit": "c0ffee",
+        "data": "d1",
         "run": str(next(NUMBERS)),
     }
     return usual | {"value": value} | other

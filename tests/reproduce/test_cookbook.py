@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+from pathlib import Path
+
 import pytest
 
 from labeldp.datasets import names as datasets
 from labeldp.errors import InvalidArgument
 from labeldp.report import published
 from labeldp.reproduce import find, recipes_of, tables
-from labeldp.reproduce.cookbook import hash_of
+from labeldp.reproduce.cookbook import hash_of, read
 from labeldp.reproduce.sheets import targets
 
 PACKAGED = [entry for table in tables() for entry in recipes_of(table)]
@@ -21,9 +24,8 @@ def named(entry):
 
 @pytest.mark.parametrize("entry", PACKAGED, ids=named)
 def test_a_packaged_recipe_states_its_trust_model_and_how_it_was_chosen(entry):
-    curators = {entry.at(epsilon).prior is not None for epsilon in entry.epsilons}
-    if entry.data != "movielens-1m":  # whose curator asks sums, not counts of clusters
-        assert curators == {entry.trust == "curator"}
+    curators = {entry.at(e).prior is not None or entry.at(e).sums is not None for e in entry.epsilons}
+    assert curators == {entry.trust == "curator"}
     assert entry.trust in ("local", "curator") and f"Trust model: {entry.trust}" in entry.about
     assert "chosen" in entry.about and entry.data in datasets()
     assert entry.table in (entry.data, "ssl-prior")
@@ -108,11 +110,35 @@ batch_size = 64
         ('data = "digits"\nmodel = "linear"\nepsilons = ["1"]\nepoch = 3\n', "knows no 'epoch'"),
         ('data = "digits"\nmodel = "linear"\nepsilons = ["1"]\n[at."1".training]\nepoch = 1\n', "knows no 'epoch'"),
         ("epsilons = ", "is not TOML"),
+        ('data = "digits"\nmodel = "linear"\nepsilons = ["1"]\ntrust = "curator"\n', 'must be "local".*got "curator"'),
+        (
+            'data = "digits"\nmodel = "linear"\nepsilons = ["1"]\ntrust = "local"\n[prior]\ncount = 5\n',
+            'trust must be "curator" at epsilon 1, got "local"',
+        ),
+        (
+            'data = "digits"\nmodel = "linear"\nepsilons = ["1", "2"]\ntrust = "local"\n[at."2".prior]\ncount = 5\n',
+            'trust must be "curator" at epsilon 2, got "local"',
+        ),
+        (
+            'data = "movielens-1m"\nmodel = "rating-sums"\nepsilons = ["1"]\ntrust = "local"\nrelease.hold_out = 0.0\n[sums]\n',
+            'trust must be "curator" at epsilon 1, got "local"',
+        ),
     ],
 )
 def test_a_mistake_in_a_recipe_is_told(write, text, says):
     with pytest.raises(InvalidArgument, match=says):
         write(text)
+
+
+def test_a_file_of_ones_own_is_never_taken_for_a_packaged_one(write, tmp_path):
+    assert write(name="best-local").name == "own:best-local"
+    packaged = Path(str(files("labeldp.reproduce") / "recipes"))
+    assert read(packaged / "mnist" / "best-local.toml", "mnist").name == "best-local"
+    assert read(packaged / "kmnist" / "best-local.toml", "mnist").name == "own:best-local"  # it is another table's
+    way_out = packaged / "mnist" / "/".join([".."] * 30) / str(tmp_path).lstrip("/") / "best-local.toml"
+    assert read(way_out, "mnist").name == "own:best-local"
+    (entry,) = find("mnist", [str(tmp_path / "best-local.toml")])
+    assert entry.name == "own:best-local" and entry.named == str(tmp_path / "best-local.toml")
 
 
 def test_an_unknown_name_is_met_with_those_that_are_close():

@@ -70,7 +70,16 @@ def test_records_of_an_earlier_version_are_counted_and_not_shown(results):
     results.append("figure-mixup", of_figure(variant, "2", 99.0, recipe_hash="older"))
     figure = figure_of("figure-mixup", [entry], results)
     assert figure.drawn == [] and panels(figure) == []
-    assert "1 records of other versions of these recipes are not shown." in figure.notes
+    assert "1 records of other versions of these recipes, or on other data, are not shown." in figure.notes
+
+
+def test_runs_on_other_data_are_counted_and_not_pooled(results):
+    (entry,) = find("figure-mixup")
+    variant = entry.variants()[0]
+    results.append("figure-mixup", of_figure(variant, "2", 99.0))
+    results.append("figure-mixup", of_figure(variant, "2", 80.0, data="d2", time="2026-01-02T00:00:00Z"))
+    figure = figure_of("figure-mixup", [entry], results)
+    assert figure.drawn[0].values == (80.0,) and any(note.startswith("1 records of other") for note in figure.notes)
 
 
 def test_curves_show_both_stages_and_the_top_k_accuracy_of_the_first(results, tmp_path):

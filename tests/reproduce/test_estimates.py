@@ -6,7 +6,7 @@ import pytest
 
 from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument
-from labeldp.reproduce import Estimate, estimated
+from labeldp.reproduce import Estimate, estimated, find
 from labeldp.reproduce.estimate import measured
 
 
@@ -61,3 +61,8 @@ def test_rounds_on_counts_and_students_count(write):
 def test_models_without_epochs_are_not_timed(write):
     with pytest.raises(InvalidArgument, match="logistic has no epochs to time"):
         measured(write('data = "digits"\nmodel = "logistic"\nepsilons = ["1"]\n').at("1"))
+
+
+def test_sums_are_not_timed_as_if_they_had_epochs():
+    with pytest.raises(InvalidArgument, match=r"a recipe on \[sums\] has no epochs to time"):
+        measured(find("movielens-1m", ["best-curator"])[0].at("1"))

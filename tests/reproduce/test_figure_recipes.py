@@ -109,7 +109,7 @@ def test_a_point_is_recorded_with_its_variant_and_what_its_stages_did(write_figu
     assert first["mean_k"] == 10 and 1 <= second["mean_k"] <= 10 and second["accuracy"] == record["value"]
     assert first["top_k"] == sorted(first["top_k"]) and first["top_k"][-1] == 100 and len(first["top_k"]) == 10
     assert first["top_k"][0] == pytest.approx(first["accuracy"], abs=0.005) and "curve" not in record
-    assert looks()[0][2] == "quick (release.stages=2, training.epochs=1)" and looks()[0][-1] == "begun"
+    assert looks()[0][2] == "own:quick (release.stages=2, training.epochs=1)" and looks()[0][-1] == "begun"
     figure = figure_of("figure-stages", [write_figure()], results)
     assert [point.runs for point in figure.points] == [(), (), (record,), ()]
     json.dumps([point.plain() for point in figure.points])

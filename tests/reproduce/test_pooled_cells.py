@@ -42,12 +42,38 @@ def test_going_back_to_an_earlier_hash_pools_all_of_its_runs():
 
 @pytest.mark.parametrize(
     "other",
-    [{"rows": 2000}, {"trust": "curator"}, {"recipe": "paper-2st"}, {"epsilon": "2"}, {"dataset": "kmnist"}],
+    [
+        {"rows": 2000},
+        {"trust": "curator"},
+        {"recipe": "paper-2st"},
+        {"recipe": "own:best-local"},
+        {"epsilon": "2"},
+        {"dataset": "kmnist"},
+        {"data": "d2"},
+    ],
     ids=lambda other: next(iter(other)),
 )
 def test_what_is_not_alike_is_not_pooled(other):
     cells = pooled([run(97.0), run(99.0, **other)])
     assert [cell.values for cell in cells] == [(97.0,), (99.0,)]
+
+
+def test_of_cells_on_different_data_the_latest_is_last_and_each_says_that_there_are_others():
+    later = {"time": "2026-01-02T00:00:00Z"}
+    cells = pooled([run(90.0, data="d2", **later), run(97.0), run(80.0, epsilon="2")])
+    assert [(cell.data, cell.data_versions, cell.mean) for cell in cells] == [
+        ("d1", 2, 97.0),
+        ("d2", 2, 90.0),
+        ("d1", 1, 80.0),
+    ]
+
+
+def test_a_cell_counts_the_commits_of_its_runs_and_of_no_other_hash():
+    older = run(80.0, recipe_hash="b", commit="beef", time="2025-01-01T00:00:00Z")
+    runs = [run(97.0), run(98.0), run(99.0, commit="d00d", commits=["c0ffee", "c0ffee+changes", "d00d"])]
+    assert pooled([older, *runs[:2]])[0].commits == 1
+    (cell,) = pooled([older, *runs])
+    assert cell.commits == 3 and cell.plain()["commits"] == 3
 
 
 def test_estimates_are_no_runs():

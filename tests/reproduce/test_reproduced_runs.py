@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +12,10 @@ import sys
 import pytest
 
 import labeldp
+from labeldp.budget import Ledger
 from labeldp.errors import InvalidArgument
 from labeldp.reproduce import Job, performed, running
+from labeldp.reproduce.clock import Clock
 
 KEYS = {
     *(
@@ -27,7 +31,7 @@ KEYS = {
         "seconds",
         "command",
     ),
-    *("kind", "table", "rows", "threads", "version", "draw", "seed", "run", "guarantee", "test_rows"),
+    *("kind", "table", "rows", "threads", "version", "draw", "seed", "run", "guarantee", "test_rows", "data"),
 }
 
 
@@ -37,7 +41,7 @@ def test_a_run_is_recorded_with_what_it_takes_to_trust_it(job, results, tmp_path
     assert (record["dataset"], record["trust"], record["recipe"], record["epsilon"]) == (
         "digits",
         "local",
-        "quick",
+        "own:quick",
         "2",
     )
     assert (record["metric"], record["rows"], record["test_rows"], record["threads"]) == ("accuracy", 200, 360, 1)
@@ -48,9 +52,9 @@ def test_a_run_is_recorded_with_what_it_takes_to_trust_it(job, results, tmp_path
     assert (record["version"], record["commit"]) == (labeldp.__version__, "c0ffee+changes")
 
 
-def test_the_trust_model_is_the_certificates_whatever_the_recipe_says(write, results, tmp_path):
+def test_the_trust_model_is_the_certificates(write, results, tmp_path):
     entry = write(
-        'trust = "local"\ndata = "digits"\nmodel = "linear"\nepsilons = ["2"]\nrows = 200\n'
+        'data = "digits"\nmodel = "linear"\nepsilons = ["2"]\nrows = 200\n'
         'features = "patches:patch=3,centroids=8,pool=2,sample=500"\n[prior]\ncount = 5\n'
         "[training]\nbag_rounds = 0\nepochs = 1\n"
     )
@@ -68,7 +72,7 @@ def test_the_look_is_logged_before_training_begins(job, results, looks, tmp_path
     monkeypatch.setattr(running, "train", watched)
     performed(job, results, out=tmp_path / "runs")
     ((_, *look),) = seen
-    assert look == ["mnist", "quick", job.hash[:16], "2", "1", "200", "c0ffee+changes", "begun"]
+    assert look == ["mnist", "own:quick", job.hash[:16], "2", "1", "200", "c0ffee+changes", "begun"]
 
 
 def test_the_look_is_logged_even_if_training_fails(job, results, looks, tmp_path, monkeypatch):
@@ -108,6 +112,16 @@ def test_draws_have_noise_and_seeds_of_their_own_and_one_hash(write, results, tm
     assert folders[0].releases()[0].receipt.ledger["id"] != folders[1].releases()[0].receipt.ledger["id"]
 
 
+def test_a_run_that_was_removed_and_done_again_has_its_own_time(job, results, tmp_path):
+    performed(job, results, out=tmp_path / "runs")
+    folder = job.folder(tmp_path / "runs")
+    shutil.rmtree(folder.path)
+    record = performed(job, results, out=tmp_path / "runs")
+    noted = json.loads(Clock(folder).file.read_text())
+    assert len(noted) == 2 and [each["run"] for each in noted] == [each["run"] for each in results.records("mnist")]
+    assert "sessions" not in record and record["seconds"] == noted[1]["seconds"]
+
+
 DIE = """
 import os, signal, sys
 from pathlib import Path
@@ -116,23 +130,42 @@ from labeldp.reproduce import Job, Results, performed
 from labeldp.reproduce.cookbook import read
 report.write_run = lambda *_, **__: None
 rename = os.replace
+place, file, times = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
-def until_the_record(source, target):
-    if os.path.basename(target) == "mnist.json":
+def until(source, target):
+    global times
+    times -= os.path.basename(target) == file
+    if not times:
         os.kill(os.getpid(), signal.SIGKILL)
     rename(source, target)
 
-os.replace = until_the_record
-place = Path(sys.argv[1])
+os.replace = until
 performed(Job(read(place / "quick.toml", "mnist"), "2"), Results(place / "results"), out=place / "runs")
 """
 
 
-def test_killed_between_run_and_record_it_gets_exactly_one_record(job, results, looks, tmp_path):
-    killed = subprocess.run(
-        [sys.executable, "-c", DIE, str(tmp_path)], env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
-    )
+def killed_at(place, file, times=1):
+    words = [sys.executable, "-c", DIE, str(place), file, str(times)]
+    killed = subprocess.run(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False)
     assert killed.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("file", "times", "sessions"),
+    [("run.json", 1, 1), ("draw-1.clock.json", 2, 2)],
+    ids=["its ledger is there", "its run is there, and its clock does not say so"],
+)
+def test_killed_at_its_beginning_it_goes_on(job, results, tmp_path, file, times, sessions):
+    killed_at(tmp_path, file, times)
+    folder = job.folder(tmp_path / "runs")
+    ledger = Ledger(folder.ledger_file).id
+    assert folder.exists == (sessions == 2)
+    record = performed(job, results, out=tmp_path / "runs")
+    assert record.get("sessions", 1) == sessions and Ledger(folder.ledger_file).id == ledger
+
+
+def test_killed_between_run_and_record_it_gets_exactly_one_record(job, results, looks, tmp_path):
+    killed_at(tmp_path, "mnist.json")
     folder = job.folder(tmp_path / "runs")
     model = folder.model_file.stat().st_mtime_ns
     assert results.records("mnist") == [] and len(looks()) == 1

@@ -101,6 +101,21 @@ def test_attempts_are_counted_and_subsets_stand_outside_the_table():
     assert all("60.00" not in cell for cells in sheet.rows for cell in cells)
 
 
+def test_a_cell_says_of_how_many_commits_and_of_which_data_its_runs_are():
+    two_commits = sheets(run(98.0), run(98.2, commit="beef"))["mnist", "local"]
+    assert row(two_commits, "1")["best-local"] == "98.10 ± 0.14\n2 runs of 10.0 s\n2 commits"
+    two_data = sheets(run(98.0), run(97.0, data="d2", time="2026-01-02T00:00:00Z"))["mnist", "local"]
+    assert row(two_data, "1")["best-local"] == "97.00\n1 run of 10.0 s\none of 2 versions of the data"
+
+
+def test_a_recipe_of_ones_own_meets_no_target_and_is_not_drawn_as_ours(tmp_path):
+    found = sheets(run(99.9, recipe="own:best-local"))
+    sheet = found["mnist", "local"]
+    assert row(sheet, "1")["own:best-local"].startswith("99.90") and row(sheet, "1")["best-local"] == "not run here"
+    assert not any("Targets met" in note for note in sheet.notes)
+    assert "ours: own" not in write_svg(tmp_path / "mnist.svg", list(found.values())).read_text()
+
+
 def test_the_plot_has_ours_and_every_published_method(tmp_path):
     found = sheets(run(98.0), run(98.2), run(97.0, trust="curator", recipe="best-curator"))
     text = write_svg(tmp_path / "mnist.svg", list(found.values())).read_text()

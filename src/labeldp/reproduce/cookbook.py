@@ -30,6 +30,8 @@ ORDER = ("mnist", "fashion-mnist", "kmnist", "cifar-10", "cifar-100", "movielens
 FIRST = ("best-local", "paper-ssl-prior-small")
 """What is run where no recipe is named: the first of these that a table has."""
 FIGURE = "figure-"
+OWN = "own:"
+"""Before the name of a recipe that is not packaged: it is never taken for one that is."""
 OWN_KEYS = ("trust", "epsilons", "at", "vary", "each_epoch")
 
 
@@ -39,9 +41,10 @@ class Entry:
 
     Attributes
     ----------
-    table, name : where it stands; of a file of one's own, the file's name.
+    table, name : where it stands; of a file of one's own, own: and the file's name.
     named : what --recipe calls it: its name, or the file of one's own.
-    trust : what the file says. What a run promises is what its certificate says.
+    trust : what the file says, if it does, which is what it does at the epsilons listed. A run promises what its
+        certificate says.
     epsilons : those that the table has.
     vary : of a figure: lists of values under dotted keys; see `variants`.
     variant : of a point of that grid: its values.
@@ -135,7 +138,8 @@ def find(table: str, names: Iterable[str] = ()) -> list[Entry]:
 def read(file: Path, table: str) -> Entry:
     """Read a recipe's file, and check it at every epsilon that it lists."""
     said = read_values(file)
-    source = file.stem if file.is_relative_to(_packaged()) else str(file)
+    is_packaged = file.resolve().parent == (_packaged() / table).resolve()
+    name, source = (file.stem, file.stem) if is_packaged else (f"{OWN}{file.stem}", str(file))
     values = {key: value for key, value in said.items() if key not in OWN_KEYS}
     epsilons = _epsilons(said.get("epsilons", [said["epsilon"]] if "epsilon" in said else []), source)
     overrides = said.get("at", {})
@@ -152,9 +156,9 @@ def read(file: Path, table: str) -> Entry:
         raise InvalidArgument(f"{source}: each_epoch must be true or false, got {each_epoch!r}.")
     if (vary or each_epoch) and not is_figure(table):
         raise InvalidArgument(f"{source}: vary and each_epoch are of figures ({', '.join(figures())}), not of {table}.")
-    entry = Entry(table, file.stem, source, trust, epsilons, values, by_epsilon, vary, each_epoch=each_epoch)
+    entry = Entry(table, name, source, trust, epsilons, values, by_epsilon, vary, each_epoch=each_epoch)
     for variant, epsilon in itertools.product(entry.variants(), epsilons):
-        variant.at(epsilon)
+        _check_trust(trust, variant.at(epsilon), source)
     return entry
 
 
@@ -166,6 +170,15 @@ def narrowed(variants: Iterable[Entry], only: Mapping[str, Any]) -> list[Entry]:
         there = "; ".join(" ".join(each.variant_words) for each in every)
         raise InvalidArgument(f"--only must leave a variant, of which there are: {there}.")
     return found
+
+
+def _check_trust(stated: str | None, recipe: Recipe, source: str) -> None:
+    """Raise where a file states another trust model than its recipe has: only [prior] and [sums] aggregate labels."""
+    aggregates = recipe.prior is not None or recipe.sums is not None
+    needed = "curator" if aggregates else "local"
+    if stated not in (None, needed):
+        why = "[prior] and [sums] aggregate labels" if aggregates else "nothing in it aggregates labels"
+        raise InvalidArgument(f'{source}: trust must be "{needed}" at epsilon {recipe.epsilon}, got "{stated}": {why}.')
 
 
 def _lists(given: Any, source: str) -> dict[str, tuple[Any, ...]]:

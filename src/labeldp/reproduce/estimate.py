@@ -89,6 +89,8 @@ def measured(
     -------
     The dataset's labels are forgotten as soon as it is read; a model is timed on random ones, and thrown away.
     """
+    if recipe.sums is not None:
+        raise InvalidArgument("a recipe on [sums] has no epochs to time: run it.")
     if family_of(recipe.model) != "torch":
         raise InvalidArgument(f"{recipe.model} has no epochs to time: run it.")
     images = datasets.load(recipe.data, data_dir=data_dir).only_public()

@@ -14,6 +14,7 @@ from labeldp.report import page, published, words
 from labeldp.report.against import LOOKS
 from labeldp.report.epsilons import Series, against_epsilon, legend
 from labeldp.report.svg import BLUE, INK, WIDTH
+from labeldp.reproduce.cookbook import OWN
 from labeldp.reproduce.sheets import Sheet
 
 OURS: tuple[dict[str, Any], ...] = (
@@ -46,7 +47,8 @@ def series_of(sheet: Sheet) -> list[Series]:
         draws.setdefault(cell.recipe, {})[float(cell.epsilon)] = tuple(value / scale for value in cell.values)
     best_first = sorted(draws, key=lambda name: (not name.startswith("best-"), name))
     ours = [
-        Series(f"ours: {name}", draws[name], **OURS[min(place, len(OURS) - 1)]) for place, name in enumerate(best_first)
+        Series(name if name.startswith(OWN) else f"ours: {name}", draws[name], **OURS[min(place, len(OURS) - 1)])
+        for place, name in enumerate(best_first)
     ]
     points = published.POINTS.get(sheet.name, {})
     others = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labeldp.reproduce.cookbook import Entry, find, hash_of
-from labeldp.reproduce.pooling import spread_of
+from labeldp.reproduce.pooling import on_latest_data, spread_of
 from labeldp.reproduce.results import Results
 
 Record = dict[str, Any]
@@ -30,7 +30,7 @@ NOT_A_CHOICE = "A figure is no procedure: choosing a setting by it would be choo
 
 @dataclass(frozen=True)
 class Point:
-    """A variant of a figure's recipe at an epsilon, and all runs of it that are recorded."""
+    """A variant of a figure's recipe at an epsilon, and all runs of it on the same data that are recorded."""
 
     entry: Entry
     epsilon: str
@@ -98,7 +98,8 @@ class Figure:
         missing = [point for point in self.points if not point.runs]
         hours = f", about {self.waiting:.1f} h by the last estimate" if self.waiting else ""
         notes = [f"{len(missing)} of {len(self.points)} points without a run{hours}."] if missing else []
-        notes += [f"{self.left_out} records of other versions of these recipes are not shown."] if self.left_out else []
+        others = f"{self.left_out} records of other versions of these recipes, or on other data, are not shown."
+        notes += [others] if self.left_out else []
         return [*notes, PUBLIC, NOT_A_CHOICE]
 
 
@@ -119,7 +120,8 @@ def figure_of(name: str, entries: Sequence[Entry], results: Results, epsilons: S
         for epsilon in epsilons or entry.epsilons:
             for variant in entry.variants():
                 digest = hash_of(variant.at(epsilon))
-                point = Point(variant, epsilon, tuple(run for run in runs if run["recipe_hash"] == digest))
+                same = [run for run in runs if run["recipe_hash"] == digest]
+                point = Point(variant, epsilon, tuple(on_latest_data(same)))
                 points.append(point)
                 shown |= {run["run"] for run in point.runs}
                 waiting += 0.0 if point.runs else estimates.get(digest, 0.0)

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 Record = dict[str, Any]
-CELL = ("dataset", "trust", "recipe", "epsilon", "rows", "metric")
+NAMED = ("dataset", "trust", "recipe", "epsilon", "rows", "metric")
+CELL = (*NAMED, "data")
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,10 @@ class Cell:
     ----------
     rows : how many rows of a subset; None for all.
     values, seconds : of the runs of this hash, in their order; seconds that nobody measured are None.
+    data : a digest of what its runs read; None of records that do not say it.
     hashes : how many the cell has had, this one included: each is an attempt.
+    commits : from how many its runs come; code is in no hash.
+    data_versions : how many digests of data there are records of, this one included: each has a cell of its own.
     """
 
     dataset: str
@@ -29,10 +33,13 @@ class Cell:
     epsilon: str
     rows: int | None
     metric: str
+    data: str | None
     recipe_hash: str
     values: tuple[float, ...]
     seconds: tuple[float | None, ...]
     hashes: int
+    commits: int
+    data_versions: int
     last: str
 
     @property
@@ -64,16 +71,34 @@ def spread_of(values: Sequence[float]) -> float | None:
 
 
 def pooled(records: Iterable[Record]) -> list[Cell]:
-    """Return the cells of all runs. Subsets and whole data, trust models, and hashes are never pooled."""
+    """Return the cells of all runs. Subsets and whole data, other data, trust models, and hashes are never pooled.
+
+    Of cells that differ in their data alone the one with the latest run is last.
+    """
     groups: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
         if record["kind"] == "run":
-            groups[tuple(record.get(key) for key in CELL)].append(record)
-    return [_cell(runs) for runs in groups.values()]
+            groups[tuple(record.get(key) for key in NAMED)].append(record)
+    return [cell for runs in groups.values() for cell in _cells(runs)]
 
 
-def _cell(runs: list[Record]) -> Cell:
-    latest = max(enumerate(runs), key=lambda run: (run[1]["time"], run[0]))[1]
+def _cells(runs: list[Record]) -> list[Cell]:
+    versions = {run.get("data") for run in runs}
+    found = [_cell([run for run in runs if run.get("data") == data], len(versions)) for data in versions]
+    return sorted(found, key=lambda cell: (cell.last, cell.data or ""))
+
+
+def latest_of(runs: Sequence[Record]) -> Record:
+    return max(enumerate(runs), key=lambda run: (run[1]["time"], run[0]))[1]
+
+
+def on_latest_data(runs: Sequence[Record]) -> list[Record]:
+    """Return the runs that read what the latest of them read."""
+    return [run for run in runs if run.get("data") == latest_of(runs).get("data")]
+
+
+def _cell(runs: list[Record], data_versions: int) -> Cell:
+    latest = latest_of(runs)
     same = [run for run in runs if run["recipe_hash"] == latest["recipe_hash"]]
     named: Record = {key: latest.get(key) for key in (*CELL, "recipe_hash")}
     return Cell(
@@ -81,6 +106,8 @@ def _cell(runs: list[Record]) -> Cell:
         values=tuple(run["value"] for run in same),
         seconds=tuple(run["seconds"] for run in same),
         hashes=len({run["recipe_hash"] for run in runs}),
+        commits=len({commit for run in same for commit in run.get("commits", [run["commit"]])}),
+        data_versions=data_versions,
         last=latest["time"],
     )
 

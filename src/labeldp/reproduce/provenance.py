@@ -1,22 +1,51 @@
-"""Which code a record comes from."""
+"""Which code and which data a record comes from."""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from pathlib import Path
 
 import labeldp
+from labeldp import datasets
+from labeldp.features.cache import content_digest
+from labeldp.runs import Recipe, RunFolder
 
 CHANGED = "+changes"
+DIGITS = 16
+"""Hexadecimal ones, of a record's digest of data."""
 
 
 def commit() -> str:
+    """Return the commit that this process has loaded: files that are edited or committed since are not what it runs."""
+    return _LOADED
+
+
+def checked_out() -> str:
     """Return the commit of the checkout that this package is run from, with +changes if its code has any, or its version."""
     package = Path(labeldp.__file__).resolve().parent
     top, head = _git(package, "rev-parse", "--show-toplevel"), _git(package, "rev-parse", "HEAD")
     if not top or not head or Path(top).resolve() / "src" / "labeldp" != package:
         return f"version {labeldp.__version__}"
     return head if _git(package, "status", "--porcelain", "--", ".") == "" else head + CHANGED
+
+
+def digest_of_inputs(recipe: Recipe, data_dir: Path | None) -> str:
+    """Return a digest of all public inputs that a run of a recipe reads, training and test ones; labels have no part in it."""
+    digest = hashlib.sha256()
+    for name in filter(None, (recipe.data, recipe.init)):
+        data = datasets.load(name, data_dir=data_dir).only_public()
+        for inputs in (data.X, data.X_test):
+            about = f"{inputs.dtype.str} {inputs.shape} " + (content_digest(inputs) if len(inputs) else "")
+            digest.update(f"{about}\n".encode())
+    return digest.hexdigest()
+
+
+def digest_as_read(inputs: str, folder: RunFolder) -> str:
+    """Return a short digest of what a run's model and clusters read: of its inputs, and of what made features of them."""
+    reads, is_clustered = folder.facts()["reads"], folder.recipe().prior is not None
+    parts = [inputs, *([reads["digest"]] if reads else []), *([folder.clusters().origin] if is_clustered else [])]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
 
 
 def _git(folder: Path, *words: str) -> str | None:
@@ -26,3 +55,6 @@ def _git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return said.stdout.strip()
+
+
+_LOADED = checked_out()

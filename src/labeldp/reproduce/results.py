@@ -22,11 +22,11 @@ Record = dict[str, Any]
 PROJECTS_OWN, OTHERWISE = Path("benchmarks") / "results", Path("results")
 LOOKS = "test-looks.md"
 LOOK_COLUMNS = ("time", "table", "recipe", "hash", "epsilon", "draw", "rows", "commit", "why")
-HEADER = f"""# Every look at a test set
+HEADER = f"""# Looks at test sets
 
 One line per training that `labeldp reproduce` begins, resumes or reads back, written before a figure on test data is there
-or is stored. A run is tested at the end of each of its stages. Settings are not chosen by these figures; a recipe that
-changes gets another hash.
+or is stored. A run is tested at the end of each of its stages. A recipe that changes gets another hash; where a figure had a
+part in a choice, its `about` says so. What other scripts test, their own results list.
 
 | {" | ".join(LOOK_COLUMNS)} |
 |{"---|" * len(LOOK_COLUMNS)}

@@ -12,15 +12,17 @@ import labeldp
 from labeldp.errors import InvalidArgument
 from labeldp.reproduce.clock import Clock
 from labeldp.reproduce.cookbook import Entry, hash_of, is_figure
-from labeldp.reproduce.provenance import commit
+from labeldp.reproduce.provenance import commit, digest_as_read, digest_of_inputs
 from labeldp.reproduce.results import Results, now
-from labeldp.runs import Recipe, RunFolder, train
+from labeldp.runs import Recipe, RunFolder, clusters, train
 from labeldp.runs.folder import Watch
 
 Record = dict[str, Any]
 
 SEEDS_APART = 100
 """Between the training seeds of two draws: stages have seeds of their own, which count up."""
+INSTEAD = "Remove that folder, or name another by --out."
+STATED = "which the caller states are public"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Job:
         return self.recipe.changed({"seed": self.recipe.seed + SEEDS_APART * (self.draw - 1)}).placed()
 
     def folder(self, out: Path) -> RunFolder:
-        name = f"{self.entry.name}-epsilon-{self.recipe.epsilon}-{self.hash[:10]}"
+        name = f"{self.entry.name.replace(':', '-')}-epsilon-{self.recipe.epsilon}-{self.hash[:10]}"
         return RunFolder(out / self.entry.table / name / f"draw-{self.draw}")
 
     @property
@@ -112,12 +114,15 @@ def performed(
     if known is not None:
         return known
     folder = job.folder(out)
-    clock = Clock(folder.path.with_name(f"{folder.path.name}.clock.json"))
-    why = "read back" if _is_done(folder) else "resumed" if folder.exists else "begun"
+    clock, is_done = Clock(folder), _is_done(folder)
+    if folder.exists:
+        _check_recipe(job, folder)
+    data = _data_of(folder, clock) if is_done else _same_data(job, folder, clock, data_dir)
+    why = "read back" if is_done else "resumed" if folder.exists else "begun"
     why += ", tested at each epoch's end" if job.entry.each_epoch else ""
     results.look(**job.look | {"commit": commit(), "why": why})
-    if not _is_done(folder):
-        with clock.session(watch) as tell:
+    if not is_done:
+        with clock.session(watch, data=data) as tell:
             train(
                 job.drawn,
                 folder.path,
@@ -127,7 +132,8 @@ def performed(
                 command=job.command,
                 each_epoch=job.entry.each_epoch,
             )
-    record = _record(job, folder, clock)
+    with folder.locked():  # nobody trains it otherwise meanwhile
+        record = _record(job, folder, clock)
     results.append(job.entry.table, record)
     return record
 
@@ -136,13 +142,59 @@ def _is_done(folder: RunFolder) -> bool:
     return folder.exists and any(record["kind"] == "done" for record in folder.records())
 
 
-def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
-    by_kind = {record["kind"]: record for record in folder.records()}  # the last of each kind
-    test, certificate, sessions = by_kind.get("test"), folder.certificate(), clock.sessions()
-    if test is None:
-        raise InvalidArgument(f"{job.recipe.data} has no public test rows: there is nothing to compare it by.")
+def _check_recipe(job: Job, folder: RunFolder) -> None:
+    """Raise unless the run in a folder is of the job's recipe: it may have been trained otherwise since."""
+    settled = clusters.settled(job.drawn, folder.facts()["inputs"])
+    if hash_of(folder.recipe()) != hash_of(settled):
+        raise InvalidArgument(
+            f"the run in {folder.path} must be of {job.entry.named} as it is at epsilon {job.recipe.epsilon}, draw {job.draw}; "
+            f"its recipe.toml says otherwise. {INSTEAD}"
+        )
+
+
+def _data_of(folder: RunFolder, clock: Clock) -> str:
+    """Return the digest of the inputs that every session of the run in a folder read."""
+    noted = {session.get("data") for session in clock.sessions()}
+    if len(noted) != 1 or None in noted:
+        raise InvalidArgument(
+            f"the run in {folder.path} must be one of labeldp reproduce, which notes in {clock.file.name} what data a run "
+            f"reads; nothing is noted of this one. {INSTEAD}"
+        )
+    return str(noted.pop())
+
+
+def _same_data(job: Job, folder: RunFolder, clock: Clock, data_dir: Path | None) -> str:
+    """Return the digest of a job's inputs, which must be those that its run was begun with, if it was."""
+    data = digest_of_inputs(job.recipe, data_dir)
+    if folder.exists and _data_of(folder, clock) != data:
+        raise InvalidArgument(
+            f"the run in {folder.path} must be gone on with on the data that it was begun with; the files of {job.recipe.data} "
+            f"are others. Bring those back, or begin anew. {INSTEAD}"
+        )
+    return data
+
+
+def _check_certificate(job: Job, folder: RunFolder, certificate: Record) -> None:
+    """Raise unless a run is private, and has spent what its record will say."""
     if certificate.get("private") is not True:
         raise InvalidArgument(f"the run in {folder.path} is not private: it is no result.")
+    spent = certificate["spent"]
+    if (spent["epsilon"], spent["delta"]) != (job.recipe.epsilon, "0"):
+        raise InvalidArgument(
+            f"the run in {folder.path} must have spent epsilon {job.recipe.epsilon} and delta 0; its certificate says epsilon "
+            f"{spent['epsilon']} and delta {spent['delta']}. {INSTEAD}"
+        )
+
+
+def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
+    _check_recipe(job, folder)
+    by_kind = {record["kind"]: record for record in folder.records()}  # the last of each kind
+    test, certificate, sessions = by_kind.get("test"), folder.certificate(), clock.sessions()
+    if "done" not in by_kind:
+        raise InvalidArgument(f"the run in {folder.path} is being trained again: the same command goes on with it.")
+    if test is None:
+        raise InvalidArgument(f"{job.recipe.data} has no public test rows: there is nothing to compare it by.")
+    _check_certificate(job, folder, certificate)
     is_accuracy = "accuracy" in test
     commits = list(dict.fromkeys(session["commit"] for session in sessions))
     record = {
@@ -161,6 +213,8 @@ def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
         "time": now(),
         "command": job.command,
         "run": folder.facts()["id"],
+        "data": digest_as_read(_data_of(folder, clock), folder),
+        **_stated(certificate),
     }
     if len(sessions) > 1:
         record |= {"sessions": len(sessions), "seconds_are": "of all sessions, a killed one up to its last record"}
@@ -169,6 +223,14 @@ def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
     if job.recipe.features or job.recipe.prior or job.recipe.init:
         record["computed_features"] = any(session["computed_features"] for session in sessions)
     return record | (_on_the_way(folder) if is_figure(job.entry.table) else {})
+
+
+def _stated(certificate: Record) -> Record:
+    """Return what a certificate lists besides its promise: features that are public by a caller's word, unprotected labels."""
+    sources = [certificate.get("features"), *(query["source"] for query in certificate["queries"])]
+    features = [each for each in dict.fromkeys(sources) if each is not None and STATED in each]
+    found: Record = {"features": "; ".join(features)} if features else {}
+    return found | ({"unprotected": certificate["unprotected"]} if "unprotected" in certificate else {})
 
 
 def _on_the_way(folder: RunFolder) -> Record:

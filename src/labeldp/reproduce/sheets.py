@@ -72,12 +72,14 @@ def number(value: float, metric: str) -> str:
 
 
 def in_words(cell: Cell) -> str:
-    """Return mean and spread, how many runs of how long, and how many hashes there have been if more than one."""
+    """Return mean and spread, how many runs of how long; of how many commits, hashes and data if of more than one."""
     spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
     seconds = cell.mean_seconds
     took = "" if seconds is None else f" of {duration(seconds)}"
     lines = [f"{number(cell.mean, cell.metric)}{spread}", f"{_runs(cell)}{took}"]
-    return "\n".join(lines + ([f"{cell.hashes} hashes so far"] if cell.hashes > 1 else []))
+    lines += [f"{cell.commits} commits"] if cell.commits > 1 else []
+    lines += [f"{cell.hashes} hashes so far"] if cell.hashes > 1 else []
+    return "\n".join(lines + ([f"one of {cell.data_versions} versions of the data"] if cell.data_versions > 1 else []))
 
 
 def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet]:

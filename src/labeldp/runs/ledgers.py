@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labeldp.budget import Ledger, create_ledger
+from labeldp.budget import Guarantee, Ledger, create_ledger
 from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument
 from labeldp.runs import tables
@@ -52,9 +52,22 @@ def charged(
         watch({"kind": "ledger", "file": str(beside), "budget": recipe.epsilon})
         return beside
     folder.path.mkdir(parents=True, exist_ok=True)
-    if not folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
+    if folder.ledger_file.exists():  # a run may have been killed between its ledger and its run.json
+        _check_unused(folder.ledger_file, recipe)
+    else:
         create_ledger(folder.ledger_file, budget=recipe.epsilon, n_rows=n_rows)
     return folder.ledger_file.absolute()
+
+
+def _check_unused(ledger: Path, recipe: Recipe) -> None:
+    """Raise unless a ledger that lies where a new run's belongs is as that run would have made it."""
+    found, budget = Ledger(ledger), Guarantee.of(recipe.epsilon, name="epsilon")
+    charges = sum(entry.body["kind"] == "charge" for entry in found.entries())
+    if charges or found.budget() != budget:
+        raise InvalidArgument(
+            f"a new run's own ledger must have no charges and a budget of {budget}; {ledger} has {charges}, and a budget of "
+            f"{found.budget()}: it is of another run. Nothing was asked. Choose another folder, or move that ledger away."
+        )
 
 
 def _check_exists(ledger: Path, recipe: Recipe, n_rows: int | None) -> None:
