@@ -188,7 +188,14 @@ def test_a_run_is_read_back_with_the_data_that_it_read(on_mnist, results, out, t
     assert performed(job, Results(tmp_path / "others"), out=out, data_dir=b)["data"] == first["data"]
 
 
-def test_features_are_part_of_the_data(write, results, out, tmp_path):
+def test_what_an_extractor_learned_is_not_part_of_the_data(write, results, out, tmp_path):
+    """Its last bits are another machine's or another number of threads', and its settings are in the recipe's hash."""
+    plain = performed(Job(write(QUICK + TRAINED), "2"), results, out=out / "plain")
+    job = Job(write(f"{QUICK}{PATCHES}\n{TRAINED}"), "2")
+    assert performed(job, results, out=out / "patches", cache=tmp_path)["data"] == plain["data"]
+
+
+def test_features_from_files_are_part_of_the_data(write, results, out, tmp_path):
     arrays = {}
     for name, shift in (("first", 0.0), ("other", 1.0)):
         for part, n_rows in (("train", 1437), ("test", 360)):

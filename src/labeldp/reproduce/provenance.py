@@ -9,7 +9,7 @@ from pathlib import Path
 import labeldp
 from labeldp import datasets
 from labeldp.features.cache import content_digest
-from labeldp.runs import Recipe, RunFolder
+from labeldp.runs import Recipe, RunFolder, specs
 
 CHANGED = "+changes"
 DIGITS = 16
@@ -42,10 +42,20 @@ def digest_of_inputs(recipe: Recipe, data_dir: Path | None) -> str:
 
 
 def digest_as_read(inputs: str, folder: RunFolder) -> str:
-    """Return a short digest of what a run's model and clusters read: of its inputs, and of what made features of them."""
-    reads, is_clustered = folder.facts()["reads"], folder.recipe().prior is not None
-    parts = [inputs, *([reads["digest"]] if reads else []), *([folder.clusters().origin] if is_clustered else [])]
+    """Return a short digest of what a run's model and clusters read: of its inputs, and of features that came from files.
+
+    What made other features is in the recipe, and the bits that it learned differ between machines: they are not in it.
+    """
+    recipe, parts = folder.recipe(), [inputs]
+    if _is_from_files(recipe.features):
+        parts.append(folder.facts()["reads"]["digest"])
+    if recipe.prior is not None and _is_from_files(recipe.prior.features):
+        parts.append(folder.clusters().origin)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
+
+
+def _is_from_files(features: str | None) -> bool:
+    return features is not None and bool(specs.parse(features).names)
 
 
 def _git(folder: Path, *words: str) -> str | None:
