@@ -36,16 +36,19 @@ def row(cell: Cell) -> str:
     return f"| {' | '.join(shown)} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=HERE / "results")
-    results = Results(parser.parse_args().results)
+def summary(results: Results) -> str:
     cells = [cell for table in tables() for cell in pooled(results.records(table))]
     ours = [cell for cell in cells if cell.recipe.startswith("best-") and cell.rows is None]
     order = {name: place for place, name in enumerate(tables())}
     ours.sort(key=lambda cell: (order[cell.dataset], float(cell.epsilon)))
     found = ["\n".join([head, *(row(cell) for cell in ours if cell.trust == trust)]) for trust, head in HEADS.items()]
-    rewrite(README, {"reproduced": "\n\n".join(found)})
+    return "\n\n".join(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    rewrite(README, {"reproduced": summary(Results(parser.parse_args().results))})
 
 
 if __name__ == "__main__":
