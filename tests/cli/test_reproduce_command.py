@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from labeldp import report
+from labeldp import datasets, report
+from labeldp.cli.progress import TrainingProgress
+from labeldp.reproduce import estimate as timing
+from labeldp.reproduce import running
+from labeldp.vault import LabelVault
 
 QUICK = """
 trust = "local"
@@ -55,7 +59,23 @@ def test_a_table_is_run_recorded_and_printed(shell):
     ]
     assert records[-1]["command"] == "labeldp reproduce mnist --recipe quick.toml --epsilon 2 --draws 2 --rows 200"
     assert "95.82" in out and "not run here" in out  # the paper's, and ours
-    assert "Of subsets, not comparable: own:quick at epsilon 1 on 200 rows" in out and len(looks()) == 4
+    subsets = [
+        line for line in out.splitlines() if line.startswith("Of a subset, not comparable: own:quick at epsilon")
+    ]
+    assert len(subsets) == 2 and "on 200 rows" in subsets[0] and len(looks()) == 4
+    assert "epsilon" not in out.partition("digits, local: ")[2].partition("Of a subset")[0]  # it has no table
+
+
+def test_what_a_run_gives_is_told_with_where_it_stands(shell, monkeypatch):
+    run = "mnist --recipe quick.toml --epsilon 2 --rows 200 --json"
+    _, out, said = shell(run)
+    (record,) = json.loads(out)
+    assert f"Done: {record['value']:.2f} % right in {record['seconds']} s, recorded in results/mnist.json.\n" in said
+    assert "Report:" not in said  # none was drawn
+    monkeypatch.setattr(report, "write_run", lambda folder, **_: (Path(folder) / "report.html").write_text(""))
+    said = shell(f"{run} --draws 2")[2]
+    (drawn,) = Path("runs").glob("reproduce/mnist/*/draw-2/report.html")
+    assert said.count("Done: ") == 1 and f"recorded in results/mnist.json. Report: {drawn}\n" in said
 
 
 def test_the_same_command_again_goes_on_and_runs_nothing_twice(shell):
@@ -74,7 +94,10 @@ def test_an_epsilon_that_the_recipe_does_not_list_is_run_and_said(shell):
 
 def test_the_recipes_there_are_can_be_listed(shell):
     code, out, _ = shell("--list")
-    assert code == 0 and "movielens-1m" in out and "best-curator" in out
+    lines = out.splitlines()
+    assert code == 0 and lines.count("movielens-1m") == 1 and max(map(len, lines)) <= 60
+    assert " ".join(lines[lines.index("movielens-1m") + 1].split()) == "best-curator curator epsilon 0.1 0.5 1 2"
+    assert lines[lines.index("figure-mixup") + 2] == "    varies training.mixup.0 training.mixup.1"
     entries = json.loads(shell("mnist --list --json")[1])
     assert {"best-local", "paper-2st"} <= {entry["name"] for entry in entries}
     assert all(entry["about"] and entry["epsilons"] for entry in entries)
@@ -83,9 +106,9 @@ def test_the_recipes_there_are_can_be_listed(shell):
 def test_results_are_shown_pooled_and_drawn(shell):
     assert shell("mnist --recipe quick.toml --epsilon 2 --draws 2")[0] == 0
     code, out, err = shell("mnist --show --html page.html")
-    assert code == 0 and "digits, local: test accuracy in percent" in out and "2 runs of" in out
+    assert code == 0 and "digits, local: test accuracy in percent" in out and "2 runs, " in out
     assert "Plot: results/mnist.svg" in err and "Page: page.html" in err
-    assert "own:quick" in Path("results/mnist.svg").read_text() and "2 runs of" in Path("page.html").read_text()
+    assert "own:quick" in Path("results/mnist.svg").read_text() and "2 runs, " in Path("page.html").read_text()
     (cell,) = json.loads(shell("mnist --show --json")[1])["cells"]
     assert cell["runs"] == 2 and cell["mean"] == sum(cell["values"]) / 2 and cell["hashes"] == 1
     assert (cell["recipe"], cell["commits"], cell["data_versions"]) == ("own:quick", 1, 1) and len(cell["data"]) == 16
@@ -125,7 +148,8 @@ def test_an_estimate_of_a_figure_is_of_each_point_and_summed(shell):
     assert (
         code == 0 and err.count("timing an epoch") == 1 and [r["variant"]["release.stages"] for r in records] == [1, 2]
     )
-    assert "2 of 2 points without a run" in out and not Path("results/test-looks.md").exists()
+    assert "2 of 2 points without a run; 2 of them were estimated, about" in out and " h together." in out
+    assert not Path("results/test-looks.md").exists()
 
 
 def test_nothing_to_show_is_said_with_the_papers_figures(shell):
@@ -161,18 +185,79 @@ def test_missing_files_are_told_before_anything_is_noted(shell):
         ("fashion_mnist", "Did you mean fashion-mnist"),
         ("mnist --recipe best-locl", "Did you mean best-local"),
         ("mnist --show --list", "Give one of --list, --show and --estimate"),
+        ("mnist --show --estimate", "Give one of --list, --show and --estimate"),
         ("mnist --html page.html", "--html goes with --show"),
+        ("mnist --show --html nowhere/page.html", "--html: there is no folder nowhere."),
+        ("mnist --show --html .", "--html: . is a folder. Name a file, such as page.html."),
+        (
+            "mnist --recipe nowhere.toml",
+            "no recipe at nowhere.toml. The packaged ones of mnist are named so: best-curator",
+        ),
+        (
+            "fashion-mnist --recipe of-mnist.toml",
+            "is of mnist, and the table fashion-mnist is of fashion-mnist: labeldp",
+        ),
+        ("figure-stages --recipe of-mnist.toml", "is of mnist, and the figure figure-stages is of fashion-mnist: give"),
         ("mnist --epsilon -1", "must be > 0 and at most 20, got -1"),
         ("mnist --draws 0", "--draws"),
-        ("mnist --only release.stages=1", "--only is for figures"),
+        ("mnist --only release.stages=1", "mnist is a table: leave it out, name a figure (figure-curves"),
         ("figure-stages --only release.stages", "--only must be KEY=VALUE"),
-        ("figure-stages --only release.stages=9", "--only must leave a variant"),
+        ("figure-stages --only release.stages=9", "there are: release.stages=1; release.stages=2; release.stages=3;"),
+        ("figure-stages --only release.stage=2", "must name what varies, which is release.stages; got release.stage."),
         ("figure-stage", "Did you mean figure-stages"),
     ],
 )
 def test_what_cannot_be_meant_exits_2_and_says_what_can(shell, words, says):
+    Path("of-mnist.toml").write_text(QUICK.replace("digits", "mnist"))
     code, out, err = shell(words)
-    assert (code, out) == (2, "") and says in err
+    assert (code, out) == (2, "") and says in err and err.count("release.stages=1") <= 1
+    assert not Path("results").exists()
+
+
+def test_figures_of_data_without_a_table_are_said_not_to_stand_beside_a_tables(shell):
+    code, out, err = shell("ssl-prior --recipe quick.toml --epsilon 2")
+    beside = "its figures do not stand beside those of cifar-10 and fashion-mnist."
+    assert code == 0 and f"quick.toml is of digits: {beside}" in err
+    assert "Priors from self-supervised features: digits, local: test accuracy in percent" in out
+    assert out.index("CIFAR-10, ") < out.index("digits, local") < out.index("own:quick")
+    assert "do not stand beside" not in shell("mnist --recipe best-local --estimate")[2]
+
+
+def stop(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_is_stopped_before_it_asks_says_so(shell, monkeypatch):
+    monkeypatch.setattr(running, "train", stop)
+    code, out, err = shell("mnist --recipe quick.toml --epsilon 2 --rows 200")
+    assert (code, out) == (130, "") and "Stopped before any label was asked." in err
+    assert "Error" not in err and "Nothing is lost" not in err
+    monkeypatch.setattr(datasets, "load", stop)
+    assert shell("mnist --recipe quick.toml --epsilon 2 --rows 200")[0] == 130
+
+
+def test_a_run_that_is_stopped_after_it_asked_says_how_it_goes_on(shell, monkeypatch):
+    run = "mnist --recipe quick.toml --epsilon 2 --rows 200"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingProgress, "__call__", lambda _, record: stop() if record["kind"] == "epoch" else None)
+        code, out, err = shell(run)
+    assert (code, out) == (130, "") and "Nothing is lost: the same command goes on" in err and "Error" not in err
+    assert shell(run)[0] == 0
+
+
+def test_a_run_that_has_only_a_folder_has_asked_nothing(shell, monkeypatch):
+    run = "mnist --recipe quick.toml --epsilon 2 --rows 200"
+    with monkeypatch.context() as patch:
+        patch.setattr(LabelVault, "release", stop)
+        code, _, err = shell(run)
+    assert code == 130 and len(list(Path("runs").glob("reproduce/mnist/*/draw-1/run.json"))) == 1
+    assert "Stopped before any label was asked." in err and shell(run)[0] == 0
+
+
+def test_an_estimate_that_is_stopped_exits_as_a_run_does(shell, monkeypatch):
+    monkeypatch.setattr(timing, "measured", stop)
+    code, out, err = shell("mnist --recipe quick.toml --epsilon 2 --estimate")
+    assert (code, out) == (130, "") and err.endswith("Stopped. Estimates that were made before are recorded.\n")
 
 
 def test_too_many_rows_are_told_before_anything_is_noted(shell):

@@ -141,6 +141,25 @@ def test_a_file_of_ones_own_is_never_taken_for_a_packaged_one(write, tmp_path):
     assert entry.name == "own:best-local" and entry.named == str(tmp_path / "best-local.toml")
 
 
+def test_a_file_of_data_that_another_table_is_of_is_refused(tmp_path):
+    file = tmp_path / "mine.toml"
+    text = '{}model = "linear"\nepsilons = ["1", "2"]\n'
+    file.write_text(text.format('data = "mnist"\n'))
+    assert [entry.data for entry in find("mnist", [str(file)])] == ["mnist"]
+    with pytest.raises(
+        InvalidArgument, match=r"is of mnist, and .* of fashion-mnist: labeldp reproduce mnist --recipe "
+    ):
+        find("fashion-mnist", [str(file)])
+    with pytest.raises(InvalidArgument, match="ssl-prior is of cifar-10 and fashion-mnist"):
+        find("ssl-prior", [str(file)])
+    file.write_text(text.format('data = "mnist"\n') + '[at."2"]\ndata = "kmnist"\n')
+    with pytest.raises(InvalidArgument, match="is of kmnist, and the table mnist is of mnist"):
+        find("mnist", [str(file)])
+    for data in ("cifar-10", "fashion-mnist", "digits"):  # the last has no table
+        file.write_text(text.format(f'data = "{data}"\n'))
+        assert [entry.data for entry in find("ssl-prior", [str(file)])] == [data]
+
+
 def test_an_unknown_name_is_met_with_those_that_are_close():
     with pytest.raises(InvalidArgument, match=r"no table 'fashion_mnist'.* Did you mean fashion-mnist"):
         recipes_of("fashion_mnist")
@@ -148,7 +167,9 @@ def test_an_unknown_name_is_met_with_those_that_are_close():
         InvalidArgument, match=r"no recipe of mnist 'best'.*There are: best-curator.*Did you mean best-"
     ):
         find("mnist", ["best"])
-    with pytest.raises(InvalidArgument, match=r"no recipe at nowhere\.toml"):
+    with pytest.raises(
+        InvalidArgument, match=r"no recipe at nowhere\.toml\. The packaged ones of mnist .* best-local, "
+    ):
         find("mnist", ["nowhere.toml"])
 
 

@@ -8,6 +8,7 @@ import pytest
 from made_up_records import of_figure
 
 from labeldp.reproduce import figure_of, figures, find
+from labeldp.reproduce.cookbook import hash_of
 from labeldp.reproduce.drawings import panels, section
 from labeldp.reproduce.plot import write_panels
 from labeldp.reproduce.points import top_k
@@ -80,6 +81,23 @@ def test_runs_on_other_data_are_counted_and_not_pooled(results):
     results.append("figure-mixup", of_figure(variant, "2", 80.0, data="d2", time="2026-01-02T00:00:00Z"))
     figure = figure_of("figure-mixup", [entry], results)
     assert figure.drawn[0].values == (80.0,) and any(note.startswith("1 records of other") for note in figure.notes)
+
+
+def test_only_what_was_estimated_of_what_lacks_a_run_is_summed(results):
+    (entry,) = find("figure-mixup")
+    first, *others = entry.variants()[:4]
+    estimate = {"kind": "estimate", "hours": 0.06}
+    for variant in (first, *others[:2]):
+        results.append("figure-mixup", estimate | {"recipe_hash": hash_of(variant.at("2"))})
+    results.append("figure-mixup", of_figure(first, "2", 90.0))
+    assert figure_of("figure-mixup", [entry], results).notes[0] == (
+        "8 of 9 points without a run; 2 of them were estimated, about 0.1 h together."
+    )
+    results.append("figure-mixup", of_figure(others[0], "2", 90.0))
+    assert (
+        "7 of 9 points without a run; 1 was estimated, about 0.1 h."
+        in figure_of("figure-mixup", [entry], results).notes
+    )
 
 
 def test_curves_show_both_stages_and_the_top_k_accuracy_of_the_first(results, tmp_path):

@@ -83,6 +83,12 @@ def test_a_part_of_a_grid_can_be_asked_for(write_figure):
     assert len(narrowed(grid.variants(), {"release.split": [0.2, 0.8], "release.temperature": 0.5})) == 1
     with pytest.raises(InvalidArgument, match=r"--only must leave a variant, .*: release\.stages=1"):
         narrowed(variants, {"release.stages": 5})
+    with pytest.raises(
+        InvalidArgument, match=r"what varies, which is release\.stages and training\.epochs; got stages"
+    ):
+        narrowed(variants, {"stages": 1})
+    with pytest.raises(InvalidArgument, match="which is nothing; got release"):
+        narrowed(find("figure-curves"), {"release.stages": 1})
 
 
 @pytest.mark.parametrize(

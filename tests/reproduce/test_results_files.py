@@ -29,7 +29,7 @@ def test_two_processes_that_add_at_once_lose_nothing(results, looks):
     expected = {f"{name}-{number}" for name in "ab" for number in range(30)}
     assert {record["run"] for record in results.records("mnist")} == expected and len(results.records("mnist")) == 60
     assert sorted(look[5] for look in looks()) == sorted(expected)
-    assert results.looks_file.read_text().count("# Every look") == 1
+    assert results.looks_file.read_text().count("# Looks at test sets") == 1
     assert sorted(file.name for file in results.folder.iterdir()) == ["mnist.json", "test-looks.md"]
 
 

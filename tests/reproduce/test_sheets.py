@@ -30,7 +30,7 @@ def test_a_row_has_paper_ours_and_target():
         "epsilon": "1",
         "paper LP-1ST": "95.34",
         "paper LP-2ST": "95.82",
-        "best-local": "98.10 ± 0.14\n2 runs of 10.0 s",
+        "best-local": "98.10 ± 0.14\n2 runs, 10.0 s each",
         "target": "98.30",
     }
 
@@ -56,6 +56,14 @@ def test_trust_models_never_share_a_sheet():
     assert "LabelDP-Pro\n(delta > 0)" in found["mnist", "curator"].heads
     assert any("LabelDP-Pro has delta > 0" in note for note in found["mnist", "curator"].notes)
     assert any("add/remove adjacency" in note for note in found["mnist", "local"].notes)
+
+
+def test_what_the_plot_of_a_local_sheet_draws_besides_is_told_under_it():
+    (caveat,) = (note for note in sheets()["mnist", "curator"].notes if note.startswith("LabelDP-Pro"))
+    assert caveat not in sheets()["mnist", "local"].notes  # nothing is drawn yet
+    assert caveat in sheets(run(98.0))["mnist", "local"].notes
+    of_kmnist = sheets(run(98.0, dataset="kmnist"), table="kmnist")["kmnist", "local"]
+    assert caveat not in of_kmnist.notes  # nothing of it is published
 
 
 def test_targets_that_are_missed_met_and_not_tried_are_named():
@@ -88,24 +96,26 @@ def test_a_recipe_that_was_not_run_says_so_with_its_estimate_where_it_lists_the_
 
 def test_a_run_takes_the_place_of_its_estimate():
     records = [WAIT | {"epsilon": "2", "hours": 41.3}, run(98.5, recipe="paper-2st", epsilon="2")]
-    assert row(sheets(*records)["mnist", "local"], "2")["paper-2st"].startswith("98.50\n1 run of")
+    assert row(sheets(*records)["mnist", "local"], "2")["paper-2st"].startswith("98.50\n1 run, ")
 
 
 def test_attempts_are_counted_and_subsets_stand_outside_the_table():
     later = {"recipe_hash": "b", "time": "2026-01-02T00:00:00Z"}
-    sheet = sheets(run(98.0), run(97.0, **later), run(60.0, rows=2000))["mnist", "local"]
-    assert row(sheet, "1")["best-local"] == "97.00\n1 run of 10.0 s\n2 hashes so far"
-    assert any(
-        "Of subsets, not comparable: best-local at epsilon 1 on 2,000 rows: 60.00 (1 run)." in n for n in sheet.notes
+    part = [run(60.0, rows=2000), run(70.0, rows=4000)]
+    sheet = sheets(run(98.0), run(97.0, **later), *part)["mnist", "local"]
+    assert row(sheet, "1")["best-local"] == "97.00\n1 run, 10.0 s\n2 hashes so far"
+    assert sheet.notes[-2:] == (
+        "Of a subset, not comparable: best-local at epsilon 1 on 2,000 rows: 60.00 (1 run).",
+        "Of a subset, not comparable: best-local at epsilon 1 on 4,000 rows: 70.00 (1 run).",
     )
     assert all("60.00" not in cell for cells in sheet.rows for cell in cells)
 
 
 def test_a_cell_says_of_how_many_commits_and_of_which_data_its_runs_are():
     two_commits = sheets(run(98.0), run(98.2, commit="beef"))["mnist", "local"]
-    assert row(two_commits, "1")["best-local"] == "98.10 ± 0.14\n2 runs of 10.0 s\n2 commits"
+    assert row(two_commits, "1")["best-local"] == "98.10 ± 0.14\n2 runs, 10.0 s each\n2 commits"
     two_data = sheets(run(98.0), run(97.0, data="d2", time="2026-01-02T00:00:00Z"))["mnist", "local"]
-    assert row(two_data, "1")["best-local"] == "97.00\n1 run of 10.0 s\none of 2 versions of the data"
+    assert row(two_data, "1")["best-local"] == "97.00\n1 run, 10.0 s\none of 2 versions of the data"
 
 
 def test_a_recipe_of_ones_own_meets_no_target_and_is_not_drawn_as_ours(tmp_path):
@@ -130,7 +140,7 @@ def test_the_plot_has_ours_and_every_published_method(tmp_path):
         assert name in text
     assert "LP-2ST, epsilon 4: 99.24" in text and "ours: best-local, epsilon 1: 98.10" in text
     page = write_page(tmp_path / "page.html", found.values()).read_text()
-    assert "98.10 ± 0.14, 2 runs of 10.0 s" in page and "Targets missed: epsilon 1" in page
+    assert "98.10 ± 0.14, 2 runs, 10.0 s each" in page and "Targets missed: epsilon 1" in page
 
 
 def test_without_runs_there_is_nothing_to_plot(tmp_path):
@@ -142,3 +152,15 @@ def test_the_figure_of_ssl_priors_shows_all_of_its_recipes_and_no_targets_of_our
     assert "paper-ssl-prior" in found["cifar-10", "curator"].heads
     assert "paper-uniform-small" in found["fashion-mnist", "local"].heads
     assert not any("target" in sheet.heads or "Targets" in " ".join(sheet.notes) for sheet in found.values())
+
+
+def test_sheets_of_ssl_priors_are_not_headed_nor_placed_like_those_of_the_main_tables(tmp_path):
+    ours = [run(98.0, dataset="cifar-10", trust="curator", recipe=name) for name in ("paper-ssl-prior", "best-curator")]
+    prior, main = (
+        sheets(one, table=t)["cifar-10", "curator"] for one, t in zip(ours, ("ssl-prior", "cifar-10"), strict=True)
+    )
+    assert prior.title == "Priors from self-supervised features: CIFAR-10, curator: test accuracy in percent"
+    assert main.title == "CIFAR-10, curator: test accuracy in percent"
+    page = write_page(tmp_path / "page.html", [prior, main]).read_text()
+    assert page.count('id="cifar-10-curator"') == 1 and page.count('id="ssl-prior-cifar-10-curator"') == 1
+    assert "self-supervised" not in write_svg(tmp_path / "prior.svg", [prior]).read_text().split("</text>")[0]  # narrow

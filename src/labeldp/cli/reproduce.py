@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from labeldp.reproduce import Entry, Figure, Job, Results
 
 BUSY = 0.6
+INTERRUPTED = 130
+"""The exit code of what is stopped by Ctrl-C, as shells have it."""
 WIDE = 160
 """Columns of a table in a file or a pipe."""
 
@@ -93,10 +97,12 @@ def reproduce(
     labeldp reproduce figure-stages
     """
     from labeldp.reproduce import Results, default_folder, find
-    from labeldp.reproduce.cookbook import is_figure, narrowed
+    from labeldp.reproduce.cookbook import figures, is_figure, narrowed
 
-    if sum((listing, show, estimate)) > 1 or (html and not show):
-        raise click.UsageError("Give one of --list, --show and --estimate; --html goes with --show.")
+    if sum((listing, show, estimate)) > 1:
+        raise click.UsageError("Give one of --list, --show and --estimate: each is done instead of a run.")
+    if html is not None:
+        _check_page(html, show)
     if show and (epsilons or names or rows is not None or draws > 1):
         raise click.UsageError(
             "--show shows all that is recorded: --epsilon, --recipe, --rows and --draws are for runs."
@@ -113,7 +119,10 @@ def reproduce(
         return
     assert table is not None
     if only and not is_figure(table):
-        raise click.UsageError("--only is for figures, which vary something.")
+        raise click.UsageError(
+            f"--only is for figures, which vary something, and {table} is a table: leave it out, name a figure "
+            f"({', '.join(figures())}), or change a recipe's file and name that by --recipe."
+        )
     with usage():
         entries = find(table, names)
         varied = [each for entry in entries for each in entry.variants()]
@@ -124,6 +133,7 @@ def reproduce(
         if epsilon not in entry.epsilons:
             listed = ", ".join(entry.epsilons)
             _say(f"{entry.name} lists epsilon {listed}: at {epsilon} it is run with its base settings.")
+    _say_of_other_data(table, entries)
     _say(f"Results: {results.folder}")
     where = {"data_dir": data_dir, "cache": cache}
     made = _estimate(cells, results, **where) if estimate else _run(cells, results, draws, rows, out, **where)
@@ -133,6 +143,27 @@ def reproduce(
         _print_figure(_figure(table, results, entries, asked), results)
     else:
         _print(table, results)
+
+
+def _check_page(html: Path, show: bool) -> None:
+    """Raise unless a page is asked for, and can be written there."""
+    if not show:
+        raise click.UsageError(f"--html goes with --show, which runs nothing: labeldp reproduce --show --html {html}")
+    if html.is_dir():
+        raise click.UsageError(f"--html: {html} is a folder. Name a file, such as {html / 'page.html'}.")
+    if not html.parent.is_dir():
+        raise click.UsageError(f"--html: there is no folder {html.parent}.")
+
+
+def _say_of_other_data(table: str, entries: list[Entry]) -> None:
+    from labeldp.reproduce.cookbook import datasets_of
+
+    own = datasets_of(table)
+    for entry in entries:
+        others = [data for data in entry.datasets if data not in own]
+        if others:
+            of, beside = " and ".join(others), " and ".join(own)
+            _say(f"{entry.named} is of {of}: its figures do not stand beside those of {beside}.")
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -157,8 +188,6 @@ def _tables(table: str | None) -> tuple[str, ...]:
 
 
 def _list(tables: tuple[str, ...], as_json: bool) -> None:
-    from rich.table import Table
-
     from labeldp.reproduce import recipes_of
 
     entries = [entry for table in tables for entry in recipes_of(table)]
@@ -166,13 +195,13 @@ def _list(tables: tuple[str, ...], as_json: bool) -> None:
         keys = ("table", "name", "trust", "epsilons", "data", "about")
         print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
         return
-    sheet = Table(box=None, pad_edge=False)
-    for head in ("table", "recipe", "trust", "epsilons"):
-        sheet.add_column(head, no_wrap=True)
-    sheet.add_column("varies", overflow="fold")
-    for entry in entries:
-        sheet.add_row(entry.table, entry.name, entry.trust, " ".join(entry.epsilons), " ".join(entry.vary))
-    _console().print(sheet)
+    wide = max(len(entry.name) for entry in entries)
+    for table, same in itertools.groupby(entries, key=lambda entry: entry.table):
+        click.echo(table)
+        for entry in same:
+            click.echo(f"  {entry.name:{wide}}  {entry.trust or '':7}  epsilon {' '.join(entry.epsilons)}")
+            if entry.vary:
+                click.echo(f"    varies {' '.join(entry.vary)}")
 
 
 def _run(
@@ -194,16 +223,18 @@ def _run(
     made, checked = [], set()
     for job in jobs:
         known = recorded(job, results, out)
-        if known is None and job.recipe.data not in checked:  # what cannot be run is no look at a test set
-            there = datasets.load(job.recipe.data, data_dir=data_dir).n_rows
-            checks.integer(rows=rows or there, at_least=1, at_most=there)
-            checked.add(job.recipe.data)
-        if known is None:
-            with _resumable(), _progress(job, out) as progress:
-                known = performed(job, results, out=out, data_dir=data_dir, cache=cache, watch=progress)
-        else:
+        if known is not None:
             _say(f"{_named(job)} is done and recorded.")
-        made.append(known)
+            made.append(known)
+            continue
+        with _stoppable(partial(_stopped, job, out)):
+            if job.recipe.data not in checked:  # what cannot be run is no look at a test set
+                there = datasets.load(job.recipe.data, data_dir=data_dir).n_rows
+                checks.integer(rows=rows or there, at_least=1, at_most=there)
+                checked.add(job.recipe.data)
+            with _progress(job, out) as progress:
+                made.append(performed(job, results, out=out, data_dir=data_dir, cache=cache, watch=progress))
+        _say(_done(job, made[-1], results, out))
     return made
 
 
@@ -233,7 +264,8 @@ def _estimate(
     for entry, epsilon in cells:
         if entry.name not in timed:
             _say(f"{entry.name}: timing an epoch on {entry.data}, with made-up labels.")
-            timed[entry.name] = measured(entry.at(epsilon), data_dir=data_dir, cache=cache)
+            with _stoppable(lambda: "Stopped. Estimates that were made before are recorded."):
+                timed[entry.name] = measured(entry.at(epsilon), data_dir=data_dir, cache=cache)
             if timed[entry.name].processor_share < BUSY:
                 got = f"{timed[entry.name].processor_share:.0%}"
                 _say(f"The machine was busy: the timing got {got} of its threads' time. Estimate again on free cores.")
@@ -312,7 +344,7 @@ def _print(table: str, results: Results, *, plot: bool = False) -> list[Any]:
     return sheets
 
 
-def _print_sheet(title: str, heads: Sequence[str], rows: Iterable[tuple[str, ...]], notes: Iterable[str]) -> None:
+def _print_sheet(title: str, heads: Sequence[str], rows: Sequence[tuple[str, ...]], notes: Iterable[str]) -> None:
     from rich.table import Table
 
     console, printed = _console(), Table(box=SIMPLE_HEAD)
@@ -321,7 +353,8 @@ def _print_sheet(title: str, heads: Sequence[str], rows: Iterable[tuple[str, ...
     for row in rows:
         printed.add_row(*row)
     console.print(f"[bold]{title}[/bold]")
-    console.print(printed)
+    if rows:  # of subsets alone there are only notes
+        console.print(printed)
     for note in notes:
         console.print(note, markup=False, soft_wrap=not stdout.is_terminal)
     console.print()
@@ -357,14 +390,33 @@ def _named(job: Job) -> str:
     return f"{job.entry.table}, {job.entry.name} at epsilon {job.recipe.epsilon}{varied}, draw {job.draw}{subset}"
 
 
+def _done(job: Job, record: dict[str, Any], results: Results, out: Path) -> str:
+    """Say what a run has given, how long it took, and where that stands."""
+    from labeldp.report.words import duration
+
+    value, seconds, report = record["value"], record["seconds"], job.folder(out).report_file
+    given = f"{value:.2f} % right" if record["metric"] == "accuracy" else f"RMSE {value:.3f}"
+    took = "" if seconds is None else f" in {duration(seconds)}"
+    more = f" Report: {report}" if report.exists() else ""
+    return f"Done: {given}{took}, recorded in {results.file(job.entry.table)}.{more}"
+
+
+def _stopped(job: Job, out: Path) -> str:
+    from labeldp.reproduce.running import has_asked
+
+    if has_asked(job, out):
+        return "Stopped. Nothing is lost: the same command goes on from the last epoch's end."
+    return "Stopped before any label was asked. The same command begins this run again."
+
+
 @contextlib.contextmanager
-def _resumable() -> Iterator[None]:
+def _stoppable(sentence: Callable[[], str]) -> Iterator[None]:
+    """Say a sentence where Ctrl-C is pressed, and end."""
     try:
         yield
     except KeyboardInterrupt:
-        raise click.ClickException(
-            "Stopped. Nothing is lost: the same command goes on from the last epoch's end."
-        ) from None
+        _say(sentence())
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _say(sentence: str) -> None:

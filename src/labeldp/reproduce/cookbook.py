@@ -67,6 +67,12 @@ class Entry:
         return self.at(self.epsilons[0]).data
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """All that it is of, at whatever epsilon and in whatever variant."""
+        each = (variant.at(epsilon).data for variant in self.variants() for epsilon in self.epsilons)
+        return tuple(dict.fromkeys(each))
+
+    @property
     def about(self) -> str:
         return str(self.values.get("about", ""))
 
@@ -124,15 +130,39 @@ def recipes_of(table: str) -> list[Entry]:
 def find(table: str, names: Iterable[str] = ()) -> list[Entry]:
     """Return recipes of a table by name, or of files of one's own, which end in .toml.
 
-    By default they are the first of a table, and all of a figure.
+    By default they are the first of a table, and all of a figure. A file must not be of data that another table is of.
     """
     entries = {entry.name: entry for entry in recipes_of(table)}
     usual = list(entries) if is_figure(table) else [next(name for name in (*FIRST, *entries) if name in entries)]
     chosen = list(names) or usual
     return [
-        read(Path(name), table) if name.endswith(".toml") else entries[_known(name, entries, f"recipe of {table}")]
+        _of_ones_own(Path(name), table, entries)
+        if name.endswith(".toml")
+        else entries[_known(name, entries, f"recipe of {table}")]
         for name in dict.fromkeys(chosen)
     ]
+
+
+def datasets_of(table: str) -> tuple[str, ...]:
+    """Return the datasets of a table's or figure's packaged recipes.
+
+    >>> datasets_of("kmnist")
+    ('kmnist',)
+    """
+    return tuple(dict.fromkeys(data for entry in recipes_of(table) for data in entry.datasets))
+
+
+def _of_ones_own(file: Path, table: str, packaged: Iterable[str]) -> Entry:
+    if not file.exists():
+        there = ", ".join(packaged)
+        raise InvalidArgument(f"there is no recipe at {file}. The packaged ones of {table} are named so: {there}.")
+    entry, own = read(file, table), datasets_of(table)
+    for data in entry.datasets:
+        if data not in own and data in tables():
+            instead = f"give a recipe of {own[0]}" if is_figure(table) else f"labeldp reproduce {data} --recipe {file}"
+            what = "figure" if is_figure(table) else "table"
+            raise InvalidArgument(f"{file} is of {data}, and the {what} {table} is of {' and '.join(own)}: {instead}.")
+    return entry
 
 
 def read(file: Path, table: str) -> Entry:
@@ -163,11 +193,17 @@ def read(file: Path, table: str) -> Entry:
 
 
 def narrowed(variants: Iterable[Entry], only: Mapping[str, Any]) -> list[Entry]:
-    """Return the variants that have these values; there must be one."""
+    """Return the variants that have these values, of what varies; there must be one."""
     every = list(variants)
+    keys = list(dict.fromkeys(key for each in every for key in each.variant))
+    for key in only:
+        if key not in keys:
+            raise InvalidArgument(
+                f"--only must name what varies, which is {' and '.join(keys) or 'nothing'}; got {key}."
+            )
     found = [each for each in every if all(each.variant.get(key) == value for key, value in only.items())]
     if not found:
-        there = "; ".join(" ".join(each.variant_words) for each in every)
+        there = "; ".join(dict.fromkeys(" ".join(each.variant_words) for each in every))
         raise InvalidArgument(f"--only must leave a variant, of which there are: {there}.")
     return found
 

@@ -63,13 +63,13 @@ def series_of(sheet: Sheet) -> list[Series]:
 def figure_of(sheet: Sheet) -> str:
     """Return a sheet's figure as inline SVG."""
     measure = words.RMSE if published.is_rmse(sheet.name) else words.ACCURACY
-    return against_epsilon(f"{sheet.dataset}-{sheet.trust}", sheet.title, series_of(sheet), measure)
+    return against_epsilon(sheet.place, sheet.title, series_of(sheet), measure)
 
 
 def write_svg(path: Path, sheets: Sequence[Sheet]) -> Path | None:
     """Write the figures of sheets that have runs, side by side, each with its legend, as one file; None if none has any."""
     drawn = [sheet for sheet in sheets if sheet.cells]
-    return write_panels(path, [Panel(sheet.title, figure_of(sheet), legend(series_of(sheet))) for sheet in drawn])
+    return write_panels(path, [Panel(sheet.short_title, figure_of(sheet), legend(series_of(sheet))) for sheet in drawn])
 
 
 def write_panels(path: Path, panels: Sequence[Panel]) -> Path | None:
@@ -103,8 +103,8 @@ def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) ->
         figure = ""
         if sheet.cells:
             figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=legend(series_of(sheet)))
-        name = f"{sheet.dataset}-{sheet.trust}"
-        body.append(page.section(name, sheet.title, figure, table, *(page.paragraph(note) for note in sheet.notes)))
+        notes = [page.paragraph(note) for note in sheet.notes]
+        body.append(page.section(sheet.place, sheet.title, figure, table, *notes))
     body += more
     body.append(page.section("study", "What this is", page.paragraph(words.STUDY)))
     about = "Every run of a recipe's latest version is pooled, none is picked; each look at a test set is logged."

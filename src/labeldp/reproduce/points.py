@@ -61,12 +61,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its points, those without a run included, and how many records of other versions are not in it."""
+    """A figure: its points, those without a run included, and how many records of other versions are not in it.
+
+    `waiting` are the estimated hours of points without a run that were estimated.
+    """
 
     name: str
     points: tuple[Point, ...]
     left_out: int = 0
-    waiting: float = field(default=0.0, compare=False)
+    waiting: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def title(self) -> str:
@@ -96,11 +99,18 @@ class Figure:
     @property
     def notes(self) -> list[str]:
         missing = [point for point in self.points if not point.runs]
-        hours = f", about {self.waiting:.1f} h by the last estimate" if self.waiting else ""
-        notes = [f"{len(missing)} of {len(self.points)} points without a run{hours}."] if missing else []
+        notes = [f"{len(missing)} of {len(self.points)} points without a run{self._estimated}."] if missing else []
         others = f"{self.left_out} records of other versions of these recipes, or on other data, are not shown."
         notes += [others] if self.left_out else []
         return [*notes, PUBLIC, NOT_A_CHOICE]
+
+    @property
+    def _estimated(self) -> str:
+        if not self.waiting:
+            return ""
+        hours = f"about {sum(self.waiting):.1f} h"
+        count = len(self.waiting)
+        return f"; {count} of them were estimated, {hours} together" if count > 1 else f"; 1 was estimated, {hours}"
 
 
 def figure_of(name: str, entries: Sequence[Entry], results: Results, epsilons: Sequence[str] = ()) -> Figure:
@@ -112,7 +122,7 @@ def figure_of(name: str, entries: Sequence[Entry], results: Results, epsilons: S
     epsilons : by default those that each recipe lists.
     """
     every = [*entries, *(entry for other in ALSO_SHOWN.get(name, ()) for entry in find(other))]
-    points, waiting, shown = [], 0.0, set()
+    points, waiting, shown = [], [], set()
     records = {table: results.records(table) for table in {entry.table for entry in every}}
     for entry in every:
         runs = [record for record in records[entry.table] if record["kind"] == "run"]
@@ -124,9 +134,9 @@ def figure_of(name: str, entries: Sequence[Entry], results: Results, epsilons: S
                 point = Point(variant, epsilon, tuple(on_latest_data(same)))
                 points.append(point)
                 shown |= {run["run"] for run in point.runs}
-                waiting += 0.0 if point.runs else estimates.get(digest, 0.0)
+                waiting += [estimates[digest]] if digest in estimates and not point.runs else []
     left_out = sum(each["kind"] == "run" and each["run"] not in shown for each in records.get(name, []))
-    return Figure(name, tuple(points), left_out, waiting)
+    return Figure(name, tuple(points), left_out, tuple(waiting))
 
 
 def in_words(point: Point) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import labeldp
+from labeldp.budget import Ledger
 from labeldp.errors import InvalidArgument
 from labeldp.reproduce.clock import Clock
 from labeldp.reproduce.cookbook import Entry, hash_of, is_figure
@@ -92,6 +93,14 @@ def recorded(job: Job, results: Results, out: Path) -> Record | None:
         return known
     same = (each for each in results.records(table) if each["kind"] == "run" and each["draw"] == job.draw)
     return next((each for each in same if each["recipe_hash"] == job.hash), None)
+
+
+def has_asked(job: Job, out: Path) -> bool:
+    """Tell whether a job's run has charged any label yet; a ledger that it shares may have charges of others."""
+    folder = job.folder(out)
+    if not folder.exists or not folder.facts()["own_ledger"]:
+        return folder.exists
+    return any(entry.body["kind"] == "charge" for entry in Ledger(folder.ledger_file).entries())
 
 
 def performed(

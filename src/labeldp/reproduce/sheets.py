@@ -18,6 +18,8 @@ Record = dict[str, Any]
 
 TRUST_MODELS = ("local", "curator")
 OURS = "best-"
+HEADINGS = {"ssl-prior": "Priors from self-supervised features: "}
+"""Before the titles of a table that is not the main one of its data."""
 NOT_RUN = "not run here"
 HEADS = {
     published.ONE_STAGE: "paper\nLP-1ST",
@@ -36,8 +38,9 @@ PROMISES = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table: a row per epsilon, then sentences on what it promises and misses."""
+    """One sheet of a table: a row per epsilon, then sentences on what it promises and misses."""
 
+    table: str
     dataset: str
     trust: str
     heads: tuple[str, ...]
@@ -47,8 +50,17 @@ class Sheet:
 
     @property
     def title(self) -> str:
+        return f"{HEADINGS.get(self.table, '')}{self.short_title}"
+
+    @property
+    def short_title(self) -> str:
         unit = "RMSE" if published.is_rmse(self.name) else "test accuracy in percent"
         return f"{self.name}, {self.trust}: {unit}"
+
+    @property
+    def place(self) -> str:
+        """What names it on a page, which may have the sheets of all tables."""
+        return "-".join(dict.fromkeys((self.table, self.dataset, self.trust)))
 
     @property
     def name(self) -> str:
@@ -75,7 +87,7 @@ def in_words(cell: Cell) -> str:
     """Return mean and spread, how many runs of how long; of how many commits, hashes and data if of more than one."""
     spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
     seconds = cell.mean_seconds
-    took = "" if seconds is None else f" of {duration(seconds)}"
+    took = "" if seconds is None else f", {duration(seconds)}{' each' * (cell.runs > 1)}"
     lines = [f"{number(cell.mean, cell.metric)}{spread}", f"{_runs(cell)}{took}"]
     lines += [f"{cell.commits} commits"] if cell.commits > 1 else []
     lines += [f"{cell.hashes} hashes so far"] if cell.hashes > 1 else []
@@ -92,6 +104,7 @@ def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet
     """
     records, entries = list(records), list(entries)
     cells, expected = pooled(records), estimates(records)
+    table = next((entry.table for entry in entries), "")
     datasets = [entry.data for entry in entries] + [record["dataset"] for record in records]
     have_best = any(entry.name.startswith(OURS) for entry in entries)
     sheets = []
@@ -105,11 +118,11 @@ def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet
             not_run = {(entry.name, epsilon): NOT_RUN for entry in shown for epsilon in entry.epsilons}
             not_run |= {key: words for key, words in waits.items() if key[0] in {entry.name for entry in told}}
             if ours or not_run:
-                sheets.append(_sheet(dataset, trust, ours, not_run))
+                sheets.append(_sheet(table, dataset, trust, ours, not_run))
     return sheets
 
 
-def _sheet(dataset: str, trust: str, ours: list[Cell], not_run: dict[tuple[str, str], str]) -> Sheet:
+def _sheet(table: str, dataset: str, trust: str, ours: list[Cell], not_run: dict[tuple[str, str], str]) -> Sheet:
     known, is_ours = _published(dataset, trust), any(name == f"{OURS}{trust}" for name, _ in not_run)
     wanted = targets(dataset, trust) if is_ours else {}
     metric = "rmse" if published.is_rmse(published.known(dataset) or "") else "accuracy"
@@ -126,8 +139,8 @@ def _sheet(dataset: str, trust: str, ours: list[Cell], not_run: dict[tuple[str, 
         row += [number(wanted[epsilon], metric) if epsilon in wanted else ""] if wanted else []
         rows.append(tuple(row))
     heads = ("epsilon", *(HEADS[method] for method in known), *names, *(["target"] if wanted else []))
-    notes = (PROMISES[trust], *_remarks(dataset, known), *verdicts(whole, wanted, trust, metric), *_subsets(ours))
-    return Sheet(dataset, trust, heads, tuple(rows), tuple(whole.values()), notes)
+    told = [*_remarks(dataset, known, is_drawn=bool(whole)), *verdicts(whole, wanted, trust, metric), *_subsets(ours)]
+    return Sheet(table, dataset, trust, heads, tuple(rows), tuple(whole.values()), (PROMISES[trust], *told))
 
 
 def _published(dataset: str, trust: str) -> dict[str, dict[str, float]]:
@@ -145,8 +158,11 @@ def _waiting(hours: float) -> str:
     return f"{NOT_RUN}:\nabout {hours:.{0 if hours >= 10 else 1}f} h"
 
 
-def _remarks(dataset: str, known: dict[str, Any]) -> list[str]:
-    keys = [published.PROJECTIONS] * (published.PROJECTIONS in known) + [published.known(dataset) or ""]
+def _remarks(dataset: str, known: dict[str, Any], *, is_drawn: bool) -> list[str]:
+    """Return what must be said of the points that a sheet shows, and of those that its plot draws besides."""
+    name = published.known(dataset) or ""
+    shown = {*known, *(published.POINTS.get(name, {}) if is_drawn else ())}
+    keys = [published.PROJECTIONS] * (published.PROJECTIONS in shown) + [name]
     return [published.NOTES[key] for key in keys if key in published.NOTES]
 
 
@@ -166,12 +182,12 @@ def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust
 
 def _subsets(ours: list[Cell]) -> list[str]:
     """Name figures of subsets, which stand in no table."""
-    part = [cell for cell in ours if cell.rows is not None]
-    words = [
-        f"{cell.recipe} at epsilon {cell.epsilon} on {cell.rows:,} rows: {number(cell.mean, cell.metric)} ({_runs(cell)})"
-        for cell in part
+    return [
+        f"Of a subset, not comparable: {cell.recipe} at epsilon {cell.epsilon} on {cell.rows:,} rows: "
+        f"{number(cell.mean, cell.metric)} ({_runs(cell)})."
+        for cell in ours
+        if cell.rows is not None
     ]
-    return [f"Of subsets, not comparable: {'; '.join(words)}."] if words else []
 
 
 def _runs(cell: Cell) -> str:
