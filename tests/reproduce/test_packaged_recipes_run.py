@@ -26,6 +26,13 @@ def data_dir(tmp_path_factory):
         rows = rng.integers(0, 256, (ROWS // 5, 3073), dtype=np.uint8)
         rows[:, 0] %= 10
         (root / "cifar-10-batches-bin" / f"{stem}.bin").write_bytes(rows.tobytes())
+    hundred = root / "cifar-100-binary"
+    hundred.mkdir()
+    (hundred / "fine_label_names.txt").write_text("".join(f"class-{number}\n" for number in range(100)))
+    for stem, n_rows in (("train", ROWS), ("test", TEST_ROWS)):
+        rows = rng.integers(0, 256, (n_rows, 3074), dtype=np.uint8)
+        rows[:, :2] %= np.array([20, 100], dtype=np.uint8)
+        (hundred / f"{stem}.bin").write_bytes(rows.tobytes())
     (root / "ml-1m").mkdir()
     ratings = zip(rng.integers(1, 50, 60), rng.integers(1, 50, 60), rng.integers(1, 6, 60), strict=True)
     (root / "ml-1m" / "ratings.dat").write_text("".join(f"{u}::{i}::{r}::0\n" for u, i, r in ratings))
@@ -37,27 +44,30 @@ def idx(array):
 
 
 @pytest.mark.parametrize(
-    ("table", "name"),
+    ("table", "name", "epsilon"),
     [
-        ("kmnist", "paper-2st"),
-        ("fashion-mnist", "paper-2st-small"),
-        ("fashion-mnist", "paper-2st-small-init"),
-        ("figure-curves", "lp-2st"),
-        ("mnist", "best-local"),
-        ("fashion-mnist", "best-curator"),
-        ("cifar-10", "paper-2st"),
-        ("movielens-1m", "paper-1st"),
-        ("movielens-1m", "paper-2st"),
-        ("ssl-prior", "paper-uniform-small"),
+        ("kmnist", "paper-2st", "1"),
+        ("fashion-mnist", "paper-2st-small", "1"),
+        ("fashion-mnist", "paper-2st-small-init", "1"),
+        ("figure-curves", "lp-2st", "1"),
+        ("mnist", "best-local", "1"),
+        ("fashion-mnist", "best-curator", "1"),
+        ("mnist", "best-curator", "2"),
+        ("cifar-10", "paper-2st", "1"),
+        ("cifar-10", "best-local", "1"),
+        ("cifar-100", "best-local", "3"),
+        ("movielens-1m", "paper-1st", "1"),
+        ("movielens-1m", "paper-2st", "1"),
+        ("ssl-prior", "paper-uniform-small", "1"),
     ],
 )
-def test_a_packaged_recipe_runs_and_is_what_it_says(table, name, data_dir, tmp_path):
+def test_a_packaged_recipe_runs_and_is_what_it_says(table, name, epsilon, data_dir, tmp_path):
     (entry,) = find(table, [name])
-    recipe = entry.at("1")
+    recipe = entry.at(epsilon)
     quick = {"training.epochs": 1}
     quick |= {} if recipe.student is None else {"student.epochs": 1, "student.rounds": 1}
     quick |= {} if recipe.features is None else {"features": "patches:centroids=8,sample=500"}
     folder = train(recipe.changed(quick), tmp_path / "run", data_dir=data_dir, cache=tmp_path)
     certificate = folder.certificate()
-    assert (certificate["trust"], certificate["spent"]["epsilon"]) == (entry.trust, "1")
+    assert (certificate["trust"], certificate["spent"]["epsilon"]) == (entry.trust, epsilon)
     assert any(record["kind"] == "test" for record in folder.records())
