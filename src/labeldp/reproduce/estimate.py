@@ -122,4 +122,9 @@ def _timed(new: Callable[[], Any], data: datasets.Dataset, recipe: Recipe) -> tu
     rows = max(first, min(n_rows, int(LONGEST * first / times(first)[0])))
     wall, processor = times(rows)
     share = processor / wall / (learners.threads(recipe.model) or 1)
-    return float(f"{wall * n_rows / rows:.3g}"), rows, round(share, 2)  # an epoch of a few rows takes milliseconds
+    return _rounded(wall * n_rows / rows), rows, _rounded(share)
+
+
+def _rounded(figure: float) -> float:
+    """Return a figure by three digits, however small: an epoch of a few rows takes milliseconds."""
+    return float(f"{figure:.3g}")
