@@ -80,6 +80,8 @@ class Student:
     averaging: float | None = 0.998
     mixup: float = 0.0
     crop: int = 2
+    cutout: int = 0
+    consistency: float = 0.0
 
     def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
         flip = inputs.name != "mnist" and self.crop > 0
@@ -90,7 +92,8 @@ class Student:
             weight_decay=5e-4,
             averaging=self.averaging,
             mixup=self.mixup,
-            augmentation=Augmentation(crop=self.crop, flip=flip),
+            consistency=self.consistency,
+            augmentation=Augmentation(crop=self.crop, flip=flip, cutout=self.cutout),
             mirror=flip,
             seed=draw,
         )
@@ -133,17 +136,21 @@ STUDENTS = {
     "likelihood, and the teacher's word at weight 0.3": Student("both"),
     "posterior": Student(),
     "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
+    "posterior, five rounds of a fifth of the length": Student(rounds=5, epochs=2),
     "posterior, no averaging": Student(averaging=None),
     "posterior, no crops or flips": Student(crop=0),
     "posterior, mixup 0.2": Student(mixup=0.2),
+    "posterior, cutout 8": Student(cutout=8),
+    "posterior, consistency 1": Student(consistency=1.0),
     "posterior, medium-conv": Student(model="medium-conv"),
+    "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
 }
 USUAL = "balanced groups, three stages"
 CURATORS = (
     "counts, weight decay 1e-3 (curator)",
     "a twentieth on counts, then groups in three stages (curator)",
 )
-"""Teachers of curators' students."""
+"""Those whose students are tried, beside the usual ones'."""
 
 
 @dataclass
@@ -186,13 +193,10 @@ class Inputs:
 def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]], *, teachers_alone: bool) -> Any:
     """Yield records of all ideas at an epsilon that are not done yet."""
     for name, idea in TEACHERS.items():
-        if name not in (USUAL, *CURATORS) and (name, None) not in done:
-            yield from _taught(inputs, epsilon, draw, name, idea, [])
-    for name in (USUAL, *CURATORS):
-        students = STUDENTS if name == USUAL else {"posterior": STUDENTS["posterior"]}
-        wanted = [] if teachers_alone else [each for each in students if (name, each) not in done]
+        students = STUDENTS if name in (USUAL, *CURATORS) and not teachers_alone else {}
+        wanted = [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
-            yield from _taught(inputs, epsilon, draw, name, TEACHERS[name], wanted)
+            yield from _taught(inputs, epsilon, draw, name, idea, wanted)
 
 
 def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, students: Sequence[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class WeightAverage:
@@ -25,3 +25,8 @@ class WeightAverage:
         for a, b in zip(ours, theirs, strict=True):
             if not a.is_floating_point():
                 a.copy_(b)
+
+    @torch.no_grad()
+    def tells(self, inputs: Tensor) -> Tensor:
+        """Return the class probabilities of inputs, by the average."""
+        return torch.softmax(self.module(inputs), dim=1)

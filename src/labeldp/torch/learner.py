@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
+from torch.nn import functional
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
@@ -53,6 +54,8 @@ class TorchLearner:
     augmentation : what is done to images during training.
     mirror : predict the mean over each image and its mirror image. For nets that were trained with flips.
     averaging : decay of an exponential moving average of the weights, which then predicts; None for none.
+    consistency : weight of a second loss, growing from 0 over training: each image as it was augmented is to be told as
+        the averaged weights tell it as it is. Needs averaging, and goes without mixup.
     seed : of shuffling, mixup, augmentation and dropout. No seed reaches privacy noise.
     fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
         Tried on CPUs, alone and with two processes. Not tried on a GPU.
@@ -73,6 +76,7 @@ class TorchLearner:
         mixup: float = 0.0,
         augmentation: Augmentation | None = None,
         averaging: float | None = None,
+        consistency: float = 0.0,
         mirror: bool = False,
         seed: int = 0,
         fabric: Fabric | None = None,
@@ -96,6 +100,12 @@ class TorchLearner:
             )
         if averaging is not None and not 0 <= averaging < 1:
             raise InvalidArgument(f"averaging must be a decay in [0, 1), such as 0.999, or None; got {averaging}.")
+        self.consistency = float(consistency)
+        if not self.consistency >= 0 or (self.consistency and (averaging is None or self.mixup)):
+            raise InvalidArgument(
+                "consistency must be at least 0, and is with the averaged weights: give averaging, and leave out mixup; got "
+                f"consistency={consistency}, averaging={averaging}, mixup={mixup}."
+            )
         self.mirror = bool(mirror)
         self.augmentation = augmentation or Augmentation()
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
@@ -227,10 +237,14 @@ class TorchLearner:
                     group["lr"] = self.learning_rate * schedule(step / (self.epochs * batches.steps))
                 inputs = self._inputs(X, data.rows[chosen], epoch)
                 targets = data.targets[torch.from_numpy(chosen)].to(fabric.device)
-                if mixing is None:
-                    losses = data.loss(module(inputs), targets)
-                else:
+                if mixing is not None:
                     losses = mixed_loss(module, inputs, targets, float(mixing[number]), data.loss)
+                else:
+                    losses = data.loss(logits := module(inputs), targets)
+                    if average is not None and self.consistency:
+                        weight = self.consistency * step / (self.epochs * batches.steps)
+                        plain = as_input(gather(X, data.rows[chosen], fabric.device))
+                        losses = losses + weight * functional.cross_entropy(logits, average.tells(plain), reduction="none")
                 loss = losses.mean()
                 if hasattr(module.module, "penalty"):
                     loss = loss + module.module.penalty(len(data))
