@@ -244,7 +244,9 @@ class TorchLearner:
                     if average is not None and self.consistency:
                         weight = self.consistency * step / (self.epochs * batches.steps)
                         plain = as_input(gather(X, data.rows[chosen], fabric.device))
-                        losses = losses + weight * functional.cross_entropy(logits, average.tells(plain), reduction="none")
+                        losses = losses + weight * functional.cross_entropy(
+                            logits, average.tells(plain), reduction="none"
+                        )
                 loss = losses.mean()
                 if hasattr(module.module, "penalty"):
                     loss = loss + module.module.penalty(len(data))
