@@ -82,7 +82,7 @@ def test_the_same_command_again_goes_on_and_runs_nothing_twice(shell):
     command = "mnist --recipe quick.toml --epsilon 2 --json"
     first = json.loads(shell(command)[1])
     code, out, err = shell(f"{command} --draws 2")
-    assert code == 0 and "draw 1 is done and recorded." in err
+    assert code == 0 and "draw 1 is done and recorded: " in err
     both = json.loads(out)
     assert both[0] == first[0] and [record["draw"] for record in both] == [1, 2] and len(looks()) == 2
 
@@ -130,7 +130,7 @@ def test_a_figure_is_run_point_by_point_and_drawn(shell):
     assert [record["variant"] for record in records] == [{"release.stages": stages} for stages in (2, 1, 2)]
     assert "own:stages, epsilon 2" in Path("results/figure-stages.svg").read_text() and len(looks()) == 3
     code, _, err = shell("figure-stages --recipe stages.toml --out elsewhere")
-    assert code == 0 and err.count("is done and recorded.") == 2 and len(looks()) == 3
+    assert code == 0 and err.count("is done and recorded: ") == 2 and len(looks()) == 3
 
 
 def test_a_figure_without_runs_is_shown_with_what_it_lacks(shell):

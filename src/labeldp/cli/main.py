@@ -21,6 +21,8 @@ COMMANDS = {
     "train": "Train a model with label privacy: releases, certificate, report.",
     "vault": "Create, raise, inspect and verify a ledger.",
 }
+INTERRUPTED = 130
+"""What shells say of a process that Ctrl-C ended."""
 
 
 class LazyCommands(click.Group):
@@ -51,8 +53,9 @@ def main() -> None:
     """Run a command; whatever goes wrong, no label is in what is printed."""
     try:
         labeldp(standalone_mode=False)
-    except click.exceptions.Abort:
-        _fail("Stopped.", 1)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        click.echo("Stopped.", err=True)
+        sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -60,8 +63,6 @@ def main() -> None:
         _fail(str(error), 3)
     except LabelDPError as error:
         _fail(str(error), 1)
-    except KeyboardInterrupt:
-        _fail("Stopped.", 1)
     except OSError as error:
         _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'input or output'}", 1)
     except Exception as error:  # a foreign message could quote a label

@@ -7,13 +7,14 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 from rich.console import Console
 
 from labeldp.budget.epsilon import Epsilon
 from labeldp.checks import MAX_CLASSES
+from labeldp.cli.main import INTERRUPTED
 from labeldp.errors import InvalidArgument
 
 data = Console(highlight=False)
@@ -33,6 +34,15 @@ ledger_option = click.option(
     type=click.Path(path_type=Path),
     help="The ledger's file, made with 'labeldp vault create'.",
 )
+
+
+class Stopped(click.ClickException):
+    """Ctrl-C was pressed: no error, but not done either. The message says how to go on."""
+
+    exit_code = INTERRUPTED
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.format_message(), file=file, err=file is None)
 
 
 class ClassList(click.ParamType[Any]):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labeldp.cli.options import ClassList, json_option, ledger_option, print_json
+from labeldp.cli.options import ClassList, Stopped, json_option, ledger_option, print_json
 from labeldp.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def privatize(
         with _progress() as progress:
             outcome = run(order, progress=progress)
     except KeyboardInterrupt:
-        raise click.ClickException("Stopped. Run the same command again to finish; nothing is charged twice.") from None
+        raise Stopped("Stopped. Run the same command again to finish; nothing is charged twice.") from None
     click.echo(_sentence(order, outcome), err=True)
     if as_json:
         print_json(outcome.to_json())

@@ -13,7 +13,7 @@ import click
 from rich.box import SIMPLE_HEAD
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import EpsilonText, cache_option, json_option, print_json, usage
+from labeldp.cli.options import EpsilonText, Stopped, cache_option, json_option, print_json, usage
 from labeldp.cli.options import data as stdout
 from labeldp.errors import MissingExtra
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from labeldp.reproduce import Entry, Figure, Job, Results
 
 BUSY = 0.6
-INTERRUPTED = 130
-"""The exit code of what is stopped by Ctrl-C, as shells have it."""
+"""Below this share of its threads' time a timing says little."""
 WIDE = 160
 """Columns of a table in a file or a pipe."""
 
@@ -224,7 +223,7 @@ def _run(
     for job in jobs:
         known = recorded(job, results, out)
         if known is not None:
-            _say(f"{_named(job)} is done and recorded.")
+            _say(f"{_named(job)} is done and recorded: {_given(known)}.")
             made.append(known)
             continue
         with _stoppable(partial(_stopped, job, out)):
@@ -394,11 +393,14 @@ def _done(job: Job, record: dict[str, Any], results: Results, out: Path) -> str:
     """Say what a run has given, how long it took, and where that stands."""
     from labeldp.report.words import duration
 
-    value, seconds, report = record["value"], record["seconds"], job.folder(out).report_file
-    given = f"{value:.2f} % right" if record["metric"] == "accuracy" else f"RMSE {value:.3f}"
-    took = "" if seconds is None else f" in {duration(seconds)}"
+    report = job.folder(out).report_file
+    took = "" if record["seconds"] is None else f" in {duration(record['seconds'])}"
     more = f" Report: {report}" if report.exists() else ""
-    return f"Done: {given}{took}, recorded in {results.file(job.entry.table)}.{more}"
+    return f"Done: {_given(record)}{took}, recorded in {results.file(job.entry.table)}.{more}"
+
+
+def _given(record: dict[str, Any]) -> str:
+    return f"{record['value']:.2f} % right" if record["metric"] == "accuracy" else f"RMSE {record['value']:.3f}"
 
 
 def _stopped(job: Job, out: Path) -> str:
@@ -411,12 +413,10 @@ def _stopped(job: Job, out: Path) -> str:
 
 @contextlib.contextmanager
 def _stoppable(sentence: Callable[[], str]) -> Iterator[None]:
-    """Say a sentence where Ctrl-C is pressed, and end."""
     try:
         yield
     except KeyboardInterrupt:
-        _say(sentence())
-        raise SystemExit(INTERRUPTED) from None
+        raise Stopped(sentence()) from None
 
 
 def _say(sentence: str) -> None:

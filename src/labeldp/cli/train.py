@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import ClassList, EpsilonText, cache_option, features_words, json_option, print_json, usage
+from labeldp.cli.options import (
+    ClassList,
+    EpsilonText,
+    Stopped,
+    cache_option,
+    features_words,
+    json_option,
+    print_json,
+    usage,
+)
 from labeldp.cli.progress import TrainingProgress
 from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError
 
@@ -315,7 +324,7 @@ def _resumable(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise click.ClickException(
+        raise Stopped(
             f"Stopped. Nothing is lost: {_resume(folder.path)} goes on from the last epoch's end."
             if folder.exists
             else "Stopped before anything was asked. Run the same command again to start."
