@@ -113,7 +113,10 @@ def test_a_killed_run_is_completed_by_the_same_command(folder, monkeypatch, caps
 def test_ctrl_c_cleans_up_and_says_how_to_go_on(folder, monkeypatch, capsys):
     stopped = struck(folder, KILLED_AT["in the middle of writing"], signal.SIGINT)
     assert stopped.returncode == 130 and stopped.stdout == ""
-    assert "Error" not in stopped.stderr and "Run the same command again to finish; nothing is charged twice." in stopped.stderr
+    assert (
+        "Error" not in stopped.stderr
+        and "Run the same command again to finish; nothing is charged twice." in stopped.stderr
+    )
     assert "zebra" not in stopped.stderr and "Traceback" not in stopped.stderr
     assert not list(folder.glob("*out.parquet*")) and len(charges()) == 1
     run_again(monkeypatch)

@@ -13,8 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 import labeldp as ldp
-from labeldp.errors import LabelDPError
+from labeldp.errors import InvalidArgument, LabelDPError
 from labeldp.torch import Augmentation, TorchLearner
+from labeldp.torch.averaging import WeightAverage
 from labeldp.torch.batches import Batches
 from labeldp.torch.schedules import SCHEDULES
 
@@ -95,6 +96,8 @@ def naive_training(learner, X, release, loss_of_row):
                 a, b = (torch.from_numpy(X[release.rows[place]]).double() for place in (here, there))
                 logits = module(lam * a + (1 - lam) * b)
                 total = total + lam * loss_of_row(logits, here) + (1 - lam) * loss_of_row(logits, there)
+                weight = learner.consistency * step / (learner.epochs * batches.steps)
+                total = total - weight * (average(a).softmax(0).detach() * logits.log_softmax(0)).sum()
             module.zero_grad()
             (total / len(chosen)).backward()
             decay = min(learner.averaging or 0.0, (1 + step) / (10 + step))
@@ -109,13 +112,13 @@ def naive_training(learner, X, release, loss_of_row):
 
 
 @pytest.mark.parametrize("loss", ["noisy-label", "debiased", "likelihood"])
-@pytest.mark.parametrize(("mixup", "averaging"), [(0.0, None), (0.5, 0.9)])
-def test_training_is_what_the_formulas_say(loss, mixup, averaging):
+@pytest.mark.parametrize(("mixup", "averaging", "consistency"), [(0, None, 0), (0.5, 0.9, 0), (0, 0.9, 2)])
+def test_training_is_what_the_formulas_say(loss, mixup, averaging, consistency):
     X = features()
     release = release_of(X, ldp.RandomizedResponse("1"), rows=np.arange(0, 240, 3))
-    learner = TorchLearner(
-        network(), loss=loss, epochs=3, batch_size=16, mixup=mixup, averaging=averaging, learning_rate=0.05, seed=2
-    ).fit(X, release)
+    extra = {"mixup": mixup, "averaging": averaging, "consistency": consistency}
+    learner = TorchLearner(network(), loss=loss, epochs=3, batch_size=16, learning_rate=0.05, seed=2, **extra)
+    learner.fit(X, release)
     reported, likelihood, debiased = release.label_numbers, release.likelihood(), release.debiased_weights()
 
     def loss_of_row(logits, place):
@@ -391,3 +394,22 @@ def test_batch_statistics_are_saved(tmp_path):
     learner.save(tmp_path / "m")
     again = TorchLearner(network(norm=True)).load(tmp_path / "m")
     assert same(weights(again), weights(learner)) and int(again.module_[1].num_batches_tracked) == 14
+
+
+def test_consistency_compares_an_augmented_image_with_the_image_as_it_is(monkeypatch):
+    images = np.random.default_rng(0).random((32, 1, 8, 8), np.float32)
+    seen = []
+    monkeypatch.setattr(WeightAverage, "tells", lambda self, plain: seen.append(plain) or self.module(plain).softmax(1))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    learner = TorchLearner(
+        module, epochs=1, batch_size=32, averaging=0.9, consistency=1.0, augmentation=Augmentation(crop=3, flip=True)
+    )
+    learner.fit(images, release_of(features(), rows=np.arange(32)))
+    (plain,) = seen
+    assert sorted(plain.flatten(1).sum(1).tolist()) == pytest.approx(sorted(images.reshape(32, -1).sum(1).tolist()))
+
+
+@pytest.mark.parametrize("wrong", [{"consistency": 1.0}, {"consistency": 1.0, "averaging": 0.9, "mixup": 1.0}])
+def test_consistency_needs_averaged_weights_and_no_mixup(wrong):
+    with pytest.raises(InvalidArgument, match="give averaging, and leave out mixup"):
+        TorchLearner(network(), **wrong)
