@@ -76,6 +76,7 @@ class Student:
     lesson: str = "posterior"
     model: str = "small-conv"
     rounds: int = 1
+    share: float = TEACHERS_SHARE
     epochs: int = 10
     averaging: float | None = 0.998
     mixup: float = 0.0
@@ -97,7 +98,7 @@ class Student:
             mirror=flip,
             seed=draw,
         )
-        lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds)
+        lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds, share=self.share)
         if self.lesson == "posterior":
             return lesson.teach(learner, inputs.data.X)
         weights = np.full(len(lesson.rows), 0.3)
@@ -137,6 +138,8 @@ STUDENTS = {
     "posterior": Student(),
     "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
     "posterior, five rounds of a fifth of the length": Student(rounds=5, epochs=2),
+    "posterior, ten rounds of one epoch": Student(rounds=10, epochs=1),
+    "posterior, ten rounds of one epoch, the teacher in the first alone": Student(rounds=10, epochs=1, share=0.0),
     "posterior, no averaging": Student(averaging=None),
     "posterior, no crops or flips": Student(crop=0),
     "posterior, mixup 0.2": Student(mixup=0.2),

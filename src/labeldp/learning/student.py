@@ -44,6 +44,7 @@ class Lesson:
     counts : of groups of rows, if there are any.
     rounds : how often the student learns. After each, what it and its teacher predict together takes the teacher's place in the
         targets of the next (EM, whose first step is the teacher's).
+    share : the teacher's part in what both predict together after a round; 0 leaves the next targets to the student alone.
 
     Privacy
     -------
@@ -55,9 +56,12 @@ class Lesson:
     releases: Sequence[Release] = ()
     counts: HistogramRelease | None = None
     rounds: int = 1
+    share: float = TEACHERS_SHARE
 
     def __post_init__(self) -> None:
         checks.integer(rounds=self.rounds, at_least=1)
+        if not 0 <= self.share <= 1:
+            raise InvalidArgument(f"share must be between 0 and 1, got {self.share}.")
         if not self._behind or not all(isinstance(each, Release | HistogramRelease) for each in self._behind):
             raise InvalidArgument(
                 "a lesson must be of releases of a vault: reports on rows, counts of groups, or both."
@@ -67,9 +71,9 @@ class Lesson:
         checks.probabilities(self.taught, len(self.rows), len(self._behind[0].classes))
 
     @classmethod
-    def of(cls, teacher: MultiStage, X: Any, *, rounds: int = 1) -> Lesson:
+    def of(cls, teacher: MultiStage, X: Any, *, rounds: int = 1, share: float = TEACHERS_SHARE) -> Lesson:
         """Return the lesson that a fitted `MultiStage` can give, which reads X."""
-        lesson_of = partial(cls, releases=teacher.releases_, counts=teacher.counts_, rounds=rounds)
+        lesson_of = partial(cls, releases=teacher.releases_, counts=teacher.counts_, rounds=rounds, share=share)
         rows = spoken_of([*teacher.releases_, *([] if teacher.counts_ is None else [teacher.counts_])])
         return lesson_of(teacher.predict_proba(X[rows]))
 
@@ -130,7 +134,7 @@ class Lesson:
                 watch=partial(epoch_ended, number, begun),
             )
             if number + 1 < self.rounds:
-                predicted = together(self.taught, model.predict_proba(X[self.rows]))
+                predicted = together(self.taught, model.predict_proba(X[self.rows]), share=self.share)
         assert model is not None
         return model
 
