@@ -55,6 +55,15 @@ def test_after_a_round_teacher_and_student_together_take_the_teachers_place(repo
     np.testing.assert_allclose(third, lesson.targets(together(TAUGHT, softmax(2 * X[ROWS]))).shares)
 
 
+def test_with_no_share_the_teacher_speaks_in_the_first_round_alone(reports):
+    student, X = Scripted(), 3 * LOGITS
+    lesson = Lesson(TAUGHT, [reports], rounds=2, share=0.0)
+    lesson.teach(student, X)
+    first, second = (fit["releases"][0].shares for fit in student.journal)
+    np.testing.assert_allclose(first, lesson.targets(TAUGHT).shares)
+    np.testing.assert_allclose(second, lesson.targets(softmax(X[ROWS])).shares)
+
+
 def test_each_round_starts_from_the_last_and_counts_its_epochs_on(reports):
     student, seen = Scripted(), []
     lesson = Lesson(TAUGHT, [reports], rounds=2)
@@ -82,6 +91,8 @@ def test_a_lesson_without_releases_or_with_other_rows_is_refused(reports):
         Lesson(TAUGHT[1:], [reports])
     with pytest.raises(InvalidArgument, match="rounds"):
         Lesson(TAUGHT, [reports], rounds=0)
+    with pytest.raises(InvalidArgument, match="share must be between 0 and 1, got 2"):
+        Lesson(TAUGHT, [reports], share=2)
 
 
 def test_labels_and_releases_of_other_classes_are_no_lesson(reports):
