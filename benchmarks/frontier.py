@@ -78,6 +78,7 @@ class Student:
     rounds: int = 1
     share: float = TEACHERS_SHARE
     epochs: int = 10
+    batch_size: int = 256
     averaging: float | None = 0.998
     mixup: float = 0.0
     crop: int = 2
@@ -90,6 +91,7 @@ class Student:
             models.build(self.model, inputs.data.inputs, inputs.n_classes, seed=draw),
             loss="likelihood",
             epochs=self.epochs,
+            batch_size=self.batch_size,
             weight_decay=5e-4,
             averaging=self.averaging,
             mixup=self.mixup,
@@ -139,6 +141,8 @@ STUDENTS = {
     "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
     "posterior, five rounds of a fifth of the length": Student(rounds=5, epochs=2),
     "posterior, no averaging": Student(averaging=None),
+    "posterior, averaging 0.99": Student(averaging=0.99),
+    "posterior, batches of 128": Student(batch_size=128),
     "posterior, no crops or flips": Student(crop=0),
     "posterior, mixup 0.2": Student(mixup=0.2),
     "posterior, cutout 8": Student(cutout=8),
