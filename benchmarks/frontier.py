@@ -139,6 +139,7 @@ STUDENTS = {
     "likelihood, and the teacher's word at weight 0.3": Student("both"),
     "posterior": Student(),
     "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
+    "posterior, two rounds": Student(rounds=2),
     "posterior, five rounds of a fifth of the length": Student(rounds=5, epochs=2),
     "posterior, no averaging": Student(averaging=None),
     "posterior, averaging 0.99": Student(averaging=0.99),
