@@ -82,11 +82,13 @@ class Student:
     averaging: float | None = 0.998
     mixup: float = 0.0
     crop: int = 2
+    """Twice as much where images are larger."""
     cutout: int = 0
     consistency: float = 0.0
 
     def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
         flip = inputs.name != "mnist" and self.crop > 0
+        crop = 2 * self.crop if inputs.name == "cifar-10" else self.crop
         learner = TorchLearner(
             models.build(self.model, inputs.data.inputs, inputs.n_classes, seed=draw),
             loss="likelihood",
@@ -96,7 +98,7 @@ class Student:
             averaging=self.averaging,
             mixup=self.mixup,
             consistency=self.consistency,
-            augmentation=Augmentation(crop=self.crop, flip=flip, cutout=self.cutout),
+            augmentation=Augmentation(crop=crop, flip=flip, cutout=self.cutout),
             mirror=flip,
             seed=draw,
         )
@@ -155,11 +157,12 @@ STUDENTS = {
     "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
 }
 USUAL = "balanced groups, three stages"
-CURATORS = (
+WITH_STUDENTS = (
+    USUAL,
+    "three stages, weight decay 6e-3",
     "counts, weight decay 1e-3 (curator)",
     "a twentieth on counts, then groups in three stages (curator)",
 )
-"""Those whose students are tried, beside the usual ones'."""
 
 
 @dataclass
@@ -202,7 +205,7 @@ class Inputs:
 def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]], *, teachers_alone: bool) -> Any:
     """Yield records of all ideas at an epsilon that are not done yet."""
     for name, idea in TEACHERS.items():
-        students = STUDENTS if name in (USUAL, *CURATORS) and not teachers_alone else {}
+        students = STUDENTS if name in WITH_STUDENTS and not teachers_alone else {}
         wanted = [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, idea, wanted)
