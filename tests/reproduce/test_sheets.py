@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 from made_up_records import run
 
 from labeldp.report import published
-from labeldp.reproduce import pooled, recipes_of, sheets_of
-from labeldp.reproduce.cookbook import ORDER
+from labeldp.reproduce import find, pooled, recipes_of, sheets_of
+from labeldp.reproduce.cookbook import ORDER, hash_of
 from labeldp.reproduce.plot import write_page, write_svg
 from labeldp.reproduce.sheets import verdicts
 
@@ -109,6 +109,14 @@ def test_attempts_are_counted_and_subsets_stand_outside_the_table():
         "Of a subset, not comparable: best-local at epsilon 1 on 4,000 rows: 70.00 (1 run).",
     )
     assert all("60.00" not in cell for cells in sheet.rows for cell in cells)
+
+
+def test_a_figure_of_a_recipe_that_has_changed_since_is_named():
+    (now,) = find("mnist", ["best-local"])
+    found = [run(98.0), run(99.0, epsilon="2", recipe_hash=hash_of(now.at("2")))]
+    notes = sheets(*found)["mnist", "local"].notes
+    assert "Of an earlier recipe, and not run again yet: best-local at epsilon 1." in notes
+    assert not any("earlier recipe" in note for note in sheets(found[1])["mnist", "local"].notes)
 
 
 def test_a_cell_says_of_how_many_commits_and_of_which_data_its_runs_are():

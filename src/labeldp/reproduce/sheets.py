@@ -11,7 +11,7 @@ from typing import Any
 
 from labeldp.report import published
 from labeldp.report.words import duration
-from labeldp.reproduce.cookbook import Entry
+from labeldp.reproduce.cookbook import Entry, hash_of
 from labeldp.reproduce.pooling import Cell, estimates, pooled
 
 Record = dict[str, Any]
@@ -118,11 +118,13 @@ def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet
             not_run = {(entry.name, epsilon): NOT_RUN for entry in shown for epsilon in entry.epsilons}
             not_run |= {key: words for key, words in waits.items() if key[0] in {entry.name for entry in told}}
             if ours or not_run:
-                sheets.append(_sheet(table, dataset, trust, ours, not_run))
+                sheets.append(_sheet(table, dataset, trust, ours, not_run, told))
     return sheets
 
 
-def _sheet(table: str, dataset: str, trust: str, ours: list[Cell], not_run: dict[tuple[str, str], str]) -> Sheet:
+def _sheet(
+    table: str, dataset: str, trust: str, ours: list[Cell], not_run: dict[tuple[str, str], str], entries: list[Entry]
+) -> Sheet:
     known, is_ours = _published(dataset, trust), any(name == f"{OURS}{trust}" for name, _ in not_run)
     wanted = targets(dataset, trust) if is_ours else {}
     metric = "rmse" if published.is_rmse(published.known(dataset) or "") else "accuracy"
@@ -139,7 +141,8 @@ def _sheet(table: str, dataset: str, trust: str, ours: list[Cell], not_run: dict
         row += [number(wanted[epsilon], metric) if epsilon in wanted else ""] if wanted else []
         rows.append(tuple(row))
     heads = ("epsilon", *(HEADS[method] for method in known), *names, *(["target"] if wanted else []))
-    told = [*_remarks(dataset, known, is_drawn=bool(whole)), *verdicts(whole, wanted, trust, metric), *_subsets(ours)]
+    told = [*_remarks(dataset, known, is_drawn=bool(whole)), *verdicts(whole, wanted, trust, metric)]
+    told += [*_outdated(whole.values(), entries), *_subsets(ours)]
     return Sheet(table, dataset, trust, heads, tuple(rows), tuple(whole.values()), (PROMISES[trust], *told))
 
 
@@ -178,6 +181,19 @@ def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust
         found = f"{number(cell.mean, metric)} of {number(target, metric)}"
         kinds["missed" if short > 0 else "met"].append(f"epsilon {epsilon} ({found})")
     return [f"Targets {kind}: {', '.join(each)}." for kind, each in kinds.items() if each]
+
+
+def is_of(cell: Cell, entries: Iterable[Entry]) -> bool:
+    """Tell whether a cell's runs are of a recipe as it is now."""
+    return cell.recipe_hash in {hash_of(entry.at(cell.epsilon)) for entry in entries if entry.name == cell.recipe}
+
+
+def _outdated(cells: Iterable[Cell], entries: list[Entry]) -> list[str]:
+    """Name the cells whose recipe has changed since it was run."""
+    packaged = {entry.name for entry in entries}
+    old = [cell for cell in cells if cell.recipe in packaged and not is_of(cell, entries)]
+    named = ", ".join(f"{cell.recipe} at epsilon {cell.epsilon}" for cell in old)
+    return [f"Of an earlier recipe, and not run again yet: {named}."] if old else []
 
 
 def _subsets(ours: list[Cell]) -> list[str]:
