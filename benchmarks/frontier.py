@@ -149,6 +149,7 @@ STUDENTS = {
     "posterior, no crops or flips": Student(crop=0),
     "posterior, mixup 0.2": Student(mixup=0.2),
     "posterior, cutout 8": Student(cutout=8),
+    "posterior, cutout 8, two rounds": Student(cutout=8, rounds=2),
     "posterior, cutout 8, five rounds of a fifth of the length": Student(cutout=8, rounds=5, epochs=2),
     "posterior, cutout 8, five rounds, the teacher in the first alone": Student(cutout=8, rounds=5, epochs=2, share=0.0),
     "posterior, cutout 8, ten rounds of one epoch": Student(cutout=8, rounds=10, epochs=1),
