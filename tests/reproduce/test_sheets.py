@@ -111,6 +111,12 @@ def test_attempts_are_counted_and_subsets_stand_outside_the_table():
     assert all("60.00" not in cell for cells in sheet.rows for cell in cells)
 
 
+def test_a_page_of_nothing_but_subsets_has_no_empty_table(tmp_path):
+    part = run(60.0, dataset="digits", recipe="own:quick", rows=200)
+    page = write_page(tmp_path / "page.html", sheets_of([part], [])).read_text()
+    assert "on 200 rows: 60.00 (1 run)" in page and "<table" not in page
+
+
 def test_a_figure_of_a_recipe_that_has_changed_since_is_named():
     (now,) = find("mnist", ["best-local"])
     found = [run(98.0), run(99.0, epsilon="2", recipe_hash=hash_of(now.at("2")))]

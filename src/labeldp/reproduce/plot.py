@@ -99,7 +99,8 @@ def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) ->
     body = []
     for sheet in sheets:
         heads = [head.replace("\n", " ") for head in sheet.heads]
-        table = page.table(sheet.title, heads, [[_in_one_line(cell) for cell in row] for row in sheet.rows])
+        rows = [[_in_one_line(cell) for cell in row] for row in sheet.rows]
+        table = page.table(sheet.title, heads, rows) if rows else ""  # subsets stand in the notes alone
         figure = ""
         if sheet.cells:
             figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=legend(series_of(sheet)))
