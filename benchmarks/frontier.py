@@ -151,7 +151,9 @@ STUDENTS = {
     "posterior, cutout 8": Student(cutout=8),
     "posterior, cutout 8, two rounds": Student(cutout=8, rounds=2),
     "posterior, cutout 8, five rounds of a fifth of the length": Student(cutout=8, rounds=5, epochs=2),
-    "posterior, cutout 8, five rounds, the teacher in the first alone": Student(cutout=8, rounds=5, epochs=2, share=0.0),
+    "posterior, cutout 8, five rounds, the teacher in the first alone": Student(
+        cutout=8, rounds=5, epochs=2, share=0.0
+    ),
     "posterior, cutout 8, ten rounds of one epoch": Student(cutout=8, rounds=10, epochs=1),
     "posterior, consistency 1": Student(consistency=1.0),
     "posterior, medium-conv": Student(model="medium-conv"),
