@@ -53,5 +53,5 @@ def test_ctrl_c_says_how_to_go_on(lives, tmp_path):
     people.write(tmp_path / "people.csv", people.columns())
     where = ("checkpoint-1.pt", 1)
     stopped = lives.run("train", *QUICK, "--out", "run", cwd=tmp_path, stop_at=where, by=signal.SIGINT)
-    assert stopped.code == 1 and "Nothing is lost: labeldp train --resume --out run goes on" in stopped.err
+    assert stopped.code == 130 and "Nothing is lost: labeldp train --resume --out run goes on" in stopped.err
     assert lives.run("train", "--resume", "--out", "run", cwd=tmp_path).code == 0
