@@ -73,9 +73,8 @@ class Lesson:
     @classmethod
     def of(cls, teacher: MultiStage, X: Any, *, rounds: int = 1, share: float = TEACHERS_SHARE) -> Lesson:
         """Return the lesson that a fitted `MultiStage` can give, which reads X."""
-        lesson_of = partial(cls, releases=teacher.releases_, counts=teacher.counts_, rounds=rounds, share=share)
         rows = spoken_of([*teacher.releases_, *([] if teacher.counts_ is None else [teacher.counts_])])
-        return lesson_of(teacher.predict_proba(X[rows]))
+        return cls(teacher.predict_proba(X[rows]), teacher.releases_, teacher.counts_, rounds, share)
 
     @property
     def rows(self) -> NDArray[np.int64]:

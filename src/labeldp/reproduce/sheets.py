@@ -177,9 +177,8 @@ def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust
         if cell is None:
             kinds["without a run"].append(f"epsilon {epsilon}")
             continue
-        short = (target - cell.mean) * (1 if metric == "accuracy" else -1)
         found = f"{number(cell.mean, metric)} of {number(target, metric)}"
-        kinds["missed" if short > 0 else "met"].append(f"epsilon {epsilon} ({found})")
+        kinds["missed" if misses(cell, target) else "met"].append(f"epsilon {epsilon} ({found})")
     return [f"Targets {kind}: {', '.join(each)}." for kind, each in kinds.items() if each]
 
 
@@ -194,6 +193,10 @@ def _outdated(cells: Iterable[Cell], entries: list[Entry]) -> list[str]:
     old = [cell for cell in cells if cell.recipe in packaged and not is_of(cell, entries)]
     named = ", ".join(f"{cell.recipe} at epsilon {cell.epsilon}" for cell in old)
     return [f"Of an earlier recipe, and not run again yet: {named}."] if old else []
+
+
+def misses(cell: Cell, target: float) -> bool:
+    return cell.mean < target if cell.metric == "accuracy" else cell.mean > target
 
 
 def _subsets(ours: list[Cell]) -> list[str]:
