@@ -3,18 +3,22 @@
 10,000 rows of the training set are set aside and released once, by randomized response at epsilon 4; what an idea gives on
 the others is graded on these answers (accuracy without bias; the mean log-likelihood, which is quieter, decides). Neither
 true labels nor the test split are looked at. All ideas share the hold-out, and students of one draw share their teacher's
-releases, so that differences are less noisy than the figures. Records go to benchmarks/results/frontier.json as they come (a
-second run goes on where the first stopped), tables to docs/frontier.md.
+releases, so that differences are less noisy than the figures: answers are kept, with ledgers, in the cache. Records go to
+benchmarks/results/frontier.json as they come (a second run goes on where the first stopped), tables to docs/frontier.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
+import re
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +27,9 @@ from typing import Any
 import numpy as np
 
 import labeldp as ldp
+from labeldp.errors import LedgerError
 from labeldp.features import PatchFeatures, cached
+from labeldp.files import renamed_when_whole
 from labeldp.learning import Beliefs, ClusterPrior, Lesson, together
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.priors import Clusters
@@ -54,7 +60,7 @@ class Teacher:
     rows_by_epsilon: int = 20
     """Rows in a cluster, times the counts' epsilon."""
 
-    def fit(self, inputs: Inputs, epsilon: str, draw: int) -> ldp.MultiStage:
+    def fit(self, inputs: Inputs, epsilon: str, draw: int, *, name: str) -> ldp.MultiStage:
         X = inputs.features(self.centroids)
         module = models.build("linear", {"kind": "vector", "size": X.shape[1]}, inputs.n_classes, seed=draw)
         how = {"epochs": 8, "batch_size": 512, "learning_rate": 2e-3, "optimizer": "adam", "seed": draw}
@@ -65,8 +71,9 @@ class Teacher:
             clusters = Clusters.of(X, count=int(len(inputs.train) * of_counts / self.rows_by_epsilon))
             how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else 3}
         multi = ldp.MultiStage(learner, **how)
-        trust = "curator" if self.counts else "local"
-        return multi.fit(X, inputs.data.vault(budget=epsilon, trust=trust), epsilon, rows=inputs.train)
+        asked = inputs.asked(f"{name} {epsilon} {draw}", budget=epsilon)
+        vault = inputs.data.vault(ledger=asked / "ledger", trust="curator" if self.counts else "local")
+        return multi.fit(X, vault, epsilon, rows=inputs.train, name="teacher", folder=asked)
 
 
 @dataclass(frozen=True)
@@ -137,11 +144,12 @@ TEACHERS = {
     "half on counts, then groups in two stages (curator)": Teacher(counts=0.5, split=(0.4, 0.6)),
 }
 STUDENTS = {
-    "no teacher: the likelihood of the answers": Student("likelihood"),
+    "the likelihood of the answers alone": Student("likelihood"),
     "likelihood, and the teacher's word at weight 0.3": Student("both"),
     "posterior": Student(),
     "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
     "posterior, two rounds": Student(rounds=2),
+    "posterior, four rounds": Student(rounds=4),
     "posterior, five rounds of a fifth of the length": Student(rounds=5, epochs=2),
     "posterior, no averaging": Student(averaging=None),
     "posterior, averaging 0.99": Student(averaging=0.99),
@@ -184,9 +192,18 @@ class Inputs:
         self.n_classes = len(self.data.classes)
         file = self.cache / f"frontier-hold-out-{self.name}"
         if not file.with_name(f"{file.name}.json").exists():
-            asked = self.data.vault(budget=HELD_EPSILON)
-            asked.release(ldp.RandomizedResponse(HELD_EPSILON), self.held).save(file)
+            vault = self.data.vault(ledger=self.asked("hold-out", budget=HELD_EPSILON) / "ledger")
+            vault.release(ldp.RandomizedResponse(HELD_EPSILON), self.held, name="hold-out").save(file)
         self.hold_out = Release.load(file)
+
+    def asked(self, question: str, *, budget: str) -> Path:
+        """Return the folder of a question's answers, with its ledger: whoever asks it again is given the same ones."""
+        folder = self.cache / "frontier" / self.name / re.sub(r"[^a-z0-9]+", "-", question.lower())
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "ledger").exists():
+            with suppress(LedgerError):  # another process was faster
+                ldp.create_ledger(folder / "ledger", budget=budget)
+        return folder
 
     def features(self, centroids: int = 300) -> np.ndarray:
         if centroids not in self._features:
@@ -216,7 +233,7 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
 
 def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, students: Sequence[str]) -> Any:
     began = time.perf_counter()
-    teacher = idea.fit(inputs, epsilon, draw)
+    teacher = idea.fit(inputs, epsilon, draw, name=name)
     taught = teacher.predict_proba(inputs.features(idea.centroids)[inputs.held])
     about = {"dataset": inputs.name, "epsilon": epsilon, "draw": draw, "teacher": name}
     yield about | {"student": None, "seconds": time.perf_counter() - began} | inputs.grade(taught)
@@ -246,6 +263,17 @@ def table(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def spent(records: list[Record]) -> str:
+    """Return what the teachers' releases, each of which asked all training rows, add up to."""
+    sums: dict[str, Fraction] = {}
+    for each in records:
+        sums[each["dataset"]] = sums.get(each["dataset"], Fraction(0)) + Fraction(each["epsilon"]) * (
+            not each["student"]
+        )
+    told = ", ".join(f"{float(total):g} on {name}" for name, total in sums.items())
+    return f"Per training label, the recorded teachers have spent epsilon {told}."
+
+
 def _of(record: Record) -> tuple[str, str]:
     return record["dataset"], record["epsilon"]
 
@@ -256,6 +284,28 @@ def _cell(records: list[Record]) -> str:
     accuracy, likely = (statistics.mean(each[key] for each in records) for key in ("accuracy", "log_likelihood"))
     runs = f" ({len(records)} draws)" if len(records) > 1 else ""
     return f"{accuracy:.2f}, {likely:.4f}{runs}"
+
+
+def read(out: Path) -> list[Record]:
+    found: list[Record] = json.loads(out.read_text(encoding="utf-8"))["records"] if out.exists() else []
+    return found
+
+
+def add(out: Path, record: Record) -> None:
+    """Append a record to those that are there, whoever wrote them."""
+    with _locked(out.parent), renamed_when_whole(out) as file:
+        told = {"held_epsilon": HELD_EPSILON, "held": HELD, "records": [*read(out), record]}
+        file.write((json.dumps(told, indent=1) + "\n").encode())
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    at = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(at, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(at)
 
 
 def main() -> None:
@@ -273,12 +323,11 @@ def main() -> None:
     parser.add_argument("--student", action="append", choices=STUDENTS, help="only this student; repeatable")
     parser.add_argument("--page", action="store_true", help="run nothing: write the page from what is recorded")
     arguments = parser.parse_args()
-    records = json.loads(arguments.out.read_text())["records"] if arguments.out.exists() else []
     if not arguments.page:
         for name in arguments.data or FLOORS:
             inputs = Inputs(name, arguments.data_dir, arguments.cache)
             for epsilon in arguments.epsilon or ("1", "2"):
-                same = [r for r in records if _of(r) == (name, epsilon) and r["draw"] == arguments.draw]
+                same = [r for r in read(arguments.out) if _of(r) == (name, epsilon) and r["draw"] == arguments.draw]
                 done = {(record["teacher"], record["student"]) for record in same}
                 done |= {
                     (teacher, student)
@@ -289,15 +338,12 @@ def main() -> None:
                 }
                 for record in studied(inputs, epsilon, arguments.draw, done, teachers_alone=arguments.teachers):
                     if (record["teacher"], record["student"]) not in done:
-                        records.append(record)
-                        arguments.out.write_text(
-                            json.dumps({"held_epsilon": HELD_EPSILON, "held": HELD, "records": records}, indent=1)
-                            + "\n"
-                        )
+                        add(arguments.out, record)
                     print(
                         json.dumps({key: record[key] for key in record if key != "shares"}), file=sys.stderr, flush=True
                     )
-    rewrite(PAGE, {"ideas": table(records)})
+    records = read(arguments.out)
+    rewrite(PAGE, {"ideas": table(records), "spent": spent(records)})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from labeldp.report.words import duration
 from labeldp.reproduce.cookbook import recipes_of, tables
 from labeldp.reproduce.pooling import Cell, pooled
 from labeldp.reproduce.results import Results
-from labeldp.reproduce.sheets import is_of, misses, number, targets
+from labeldp.reproduce.sheets import is_of, misses, number, spread_in_words, targets
 from page import rewrite
 
 HERE = Path(__file__).parent
@@ -25,13 +25,12 @@ HEADS = {
 def row(cell: Cell) -> str:
     name = published.known(cell.dataset) or cell.dataset
     theirs = published.POINTS.get(name, {}).get(published.TWO_STAGES, {})
-    spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
     target = targets(cell.dataset, cell.trust).get(cell.epsilon)
-    is_missed = target is not None and misses(cell, target)
     paper, aim = (number(each, cell.metric) if each is not None else "" for each in (theirs.get(cell.epsilon), target))
     took = "" if cell.mean_seconds is None else duration(cell.mean_seconds)
     mean = number(cell.mean, cell.metric)
-    ours = f"{mean if is_missed else f'**{mean}**'}{spread}"
+    is_met = target is not None and not misses(cell, target)
+    ours = f"{f'**{mean}**' if is_met else mean}{spread_in_words(cell)}"
     runs = f"{cell.runs}{'' if is_of(cell, recipes_of(cell.dataset)) else ', of an earlier recipe'}"
     shown = (name, cell.epsilon, *([paper] * (cell.trust == "local")), ours, aim, runs, took)
     return f"| {' | '.join(shown)} |"

@@ -50,7 +50,8 @@ def test_a_survey_is_a_float_table_of_which_a_fifth_is_the_public_test(survey):
         assert X.shape[1] == len(survey.inputs["columns"])
     assert survey.inputs["kind"] == "table" and json.loads(json.dumps(survey.inputs)) == survey.inputs
     assert survey.inputs["columns"] == COLUMNS.get(survey.name, survey.inputs["columns"])
-    assert survey.public_test == "the dataset's own public split" and survey.ids is None and survey.missing is None
+    assert survey.public_test == "published rows drawn by a fixed seed, taken as public"
+    assert survey.ids is None and survey.missing is None
 
 
 @pytest.mark.parametrize("name", PUBLISHED_COUNTS)

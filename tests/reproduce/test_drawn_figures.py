@@ -65,6 +65,16 @@ def test_runs_of_one_variant_are_pooled_never_picked(results):
     assert points[0].spread == pytest.approx(50**0.5) and points[1].spread is None
 
 
+def test_a_figure_says_on_which_data_and_how_often_its_points_were_run(results, tmp_path):
+    (entry,) = find("figure-mixup")
+    first, second = entry.variants()[:2]
+    results.append("figure-mixup", of_figure(first, "2", 80.0))
+    assert "Fashion-MNIST, 20,000 rows; 1 run a point" in drawn(figure_of("figure-mixup", [entry], results), tmp_path)
+    for variant in (first, second):
+        results.append("figure-mixup", of_figure(variant, "2", 90.0))
+    assert figure_of("figure-mixup", [entry], results).conditions.endswith("1 to 2 runs a point")
+
+
 def test_records_of_an_earlier_version_are_counted_and_not_shown(results):
     (entry,) = find("figure-mixup")
     variant = entry.variants()[0]

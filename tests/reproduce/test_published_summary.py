@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
 import pytest
 
-from labeldp.reproduce import find, pooled, recipes_of, sheets_of, tables
+from labeldp.reproduce import figure_of, figures, find, pooled, recipes_of, sheets_of, tables
 from labeldp.reproduce.cookbook import hash_of
-from labeldp.reproduce.plot import write_svg
+from labeldp.reproduce.drawings import panels
+from labeldp.reproduce.plot import write_panels, write_svg
 from labeldp.reproduce.results import Results
 
 PROJECT = Path(__file__).parents[2]
 RESULTS = Results(PROJECT / "benchmarks" / "results")
 
 
-def test_the_readmes_summary_is_of_all_that_is_recorded(monkeypatch):
+@pytest.fixture
+def benchmark(monkeypatch):
+    """Scripts of benchmarks/, by name."""
     monkeypatch.syspath_prepend(PROJECT / "benchmarks")
-    monkeypatch.delitem(sys.modules, "summary", raising=False)
-    from summary import summary
+    for name in ("summary", "frontier"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module
 
-    assert summary(RESULTS) in (PROJECT / "README.md").read_text(encoding="utf-8")
+
+def test_the_readmes_summary_is_of_all_that_is_recorded(benchmark):
+    summary = benchmark("summary").summary(RESULTS)
+    assert summary in (PROJECT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_ideas_is_of_all_that_is_recorded(benchmark):
+    frontier = benchmark("frontier")
+    records, page = frontier.read(frontier.RESULTS), frontier.PAGE.read_text(encoding="utf-8")
+    for shown in (frontier.table(records), frontier.spent(records)):
+        assert f"\n{shown}\n" in page, "python benchmarks/frontier.py --page"
 
 
 @pytest.mark.parametrize("table", [table for table in tables() if pooled(RESULTS.records(table))])
 def test_a_tables_plot_is_of_all_that_is_recorded(tmp_path, table):
     drawn = write_svg(tmp_path / "plot.svg", sheets_of(RESULTS.records(table), recipes_of(table)))
     assert drawn.read_text() == RESULTS.folder.joinpath(f"{table}.svg").read_text(), f"labeldp reproduce {table} --show"
+
+
+@pytest.mark.parametrize("name", figures())
+def test_a_figure_is_of_all_that_is_recorded(tmp_path, name):
+    drawn = write_panels(tmp_path / "plot.svg", panels(figure_of(name, find(name), RESULTS)))
+    assert drawn.read_text() == RESULTS.folder.joinpath(f"{name}.svg").read_text(), f"labeldp reproduce {name} --show"
 
 
 @pytest.mark.parametrize("name", ["best-local", "best-curator"])

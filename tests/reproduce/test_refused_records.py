@@ -226,5 +226,8 @@ def test_labels_that_nothing_protects_are_listed(on_mnist, write, results, out, 
     shutil.copytree(b / "mnist", a / "kmnist")
     text = 'data = "mnist"\ninit = "kmnist"\nmodel = "tiny-conv"\nepsilons = ["2"]\n'
     record = performed(Job(write(text + TRAINED), "2"), results, out=out, data_dir=a, cache=tmp_path)
-    ((labels, why),) = record["unprotected"].items()
-    assert "kmnist" in labels and "nothing protects them" in why and "features" not in record
+    assert list(record["unprotected"]) == [
+        "the test split of mnist (the dataset's own public split)",
+        "the training labels of kmnist",
+    ]
+    assert all("nothing protects them" in why for why in record["unprotected"].values()) and "features" not in record

@@ -32,6 +32,7 @@ KEYS = {
         "command",
     ),
     *("kind", "table", "rows", "threads", "version", "draw", "seed", "run", "guarantee", "test_rows", "data"),
+    "unprotected",
 }
 
 

@@ -10,7 +10,7 @@ from labeldp.report import published
 from labeldp.reproduce import find, pooled, recipes_of, sheets_of
 from labeldp.reproduce.cookbook import ORDER, hash_of
 from labeldp.reproduce.plot import write_page, write_svg
-from labeldp.reproduce.sheets import verdicts
+from labeldp.reproduce.sheets import HEADS, verdicts
 
 WAIT = {"kind": "estimate", "dataset": "mnist", "recipe": "paper-2st", "trust": "local", "time": "2026-01-01T00:00:00Z"}
 
@@ -44,10 +44,17 @@ def test_official_code_and_what_is_reached_without_privacy_are_there_too():
 def test_every_published_point_is_in_a_sheet_of_its_dataset():
     for name, methods in published.POINTS.items():
         table = next(each for each in ORDER if published.known(each) == name)
-        shown = {cell for sheet in sheets(table=table).values() for cells in sheet.rows for cell in cells}
+        shown = {
+            (head, cells[0], cell)
+            for sheet in sheets(table=table).values()
+            for cells in sheet.rows
+            for head, cell in zip(sheet.heads, cells, strict=True)
+        }
         form = "{:.3f}" if published.is_rmse(name) else "{:.2f}"
-        known = {method: points for method, points in methods.items() if method != published.PROJECTIONS}
-        assert {form.format(value) for points in known.values() for value in points.values()} <= shown
+        for method, points in methods.items():
+            head = HEADS[published.ONE_STAGE if method == published.NOT_PRIVATE else method]
+            for epsilon, value in points.items():
+                assert (head, "none" if epsilon == "inf" else epsilon, form.format(value)) in shown
 
 
 def test_trust_models_never_share_a_sheet():
@@ -83,6 +90,8 @@ def test_of_errors_less_is_better():
     sheet = sheets(run(0.96, **of), table="movielens-1m")["movielens-1m", "local"]
     assert row(sheet, "1")["best-local"].startswith("0.960") and row(sheet, "1")["paper LP-2ST"] == "1.034"
     assert any("per rating, not per person" in note for note in sheet.notes)
+    again = sheets(run(0.9600, **of), run(0.9606, **of), table="movielens-1m")["movielens-1m", "local"]
+    assert row(again, "1")["best-local"].startswith("0.960 ± 0.0004")
 
 
 def test_a_recipe_that_was_not_run_says_so_with_its_estimate_where_it_lists_the_epsilon():
@@ -152,6 +161,7 @@ def test_the_plot_has_ours_and_every_published_method(tmp_path):
         "paper, without privacy",
     ):
         assert name in text
+    assert text.count("</tspan> paper LP-2ST<") == text.count("</tspan> paper LP-2ST (local)<") == 1
     assert "LP-2ST, epsilon 4: 99.24" in text and "ours: best-local, epsilon 1: 98.10" in text
     page = write_page(tmp_path / "page.html", found.values()).read_text()
     assert "98.10 ± 0.14, 2 runs, 10.0 s each" in page and "Targets missed: epsilon 1" in page

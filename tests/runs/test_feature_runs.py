@@ -258,7 +258,7 @@ def test_what_byol_learned_is_in_the_runs_folder(on_patches, tmp_path):
     assert runs.load(run.path).predict_proba(DIGITS.X_test).shape == (360, 10)
 
 
-def test_pretrained_weights_are_in_the_runs_folder(on_patches, tmp_path, monkeypatch):
+def test_pretrained_weights_are_in_the_runs_folder_and_public_by_the_callers_word(on_patches, tmp_path, monkeypatch):
     import torch
 
     monkeypatch.setitem(pretrained.BACKBONES, "tiny", lambda: nn.Sequential(nn.Conv2d(3, 4, 8, stride=8)))
@@ -266,6 +266,14 @@ def test_pretrained_weights_are_in_the_runs_folder(on_patches, tmp_path, monkeyp
     torch.save(pretrained.BACKBONES["tiny"]().state_dict(), tmp_path / "w.pth")
     recipe = on_patches.changed({"features": f"pretrained:tiny,{tmp_path}/w.pth,size=16"})
     run = runs.train(recipe, tmp_path / "run", cache=tmp_path / "cache")
+    counted = runs.train(
+        recipe.changed({"prior.count": 5, "prior.epsilon": "1"}), tmp_path / "counted", cache=tmp_path / "cache"
+    )
+    (source,) = (q["source"] for q in counted.certificate()["queries"] if q["source"].startswith("5 clusters"))
+    for stated in (run.certificate()["features"], source):
+        assert "w.pth" in stated and "which the caller states are public" in stated and "without labels" not in stated
+    other = runs.train_again(recipe, runs.train(on_patches, tmp_path / "patches").path, tmp_path / "other")
+    assert other.certificate()["features"] == run.certificate()["features"]
     (tmp_path / "w.pth").unlink()
     shutil.rmtree(tmp_path / "cache")
     assert runs.load(run.path).predict_proba(DIGITS.X_test).shape == (360, 10)

@@ -14,6 +14,8 @@ from labeldp.runs import Recipe, initial, train
 from labeldp.runs.training import train_again
 
 ROWS = 60
+TESTED_ON = "the test split of fashion-mnist (the dataset's own public split)"
+READ = [TESTED_ON, "the training labels of mnist"]
 
 
 @pytest.fixture(scope="module")
@@ -71,26 +73,29 @@ def test_weights_are_learned_once_and_found_again_by_all_draws(place, tmp_path):
 def test_the_certificate_says_whose_labels_nothing_protects(place, tmp_path):
     run = train(recipe(), tmp_path / "run", **place)
     certificate = run.certificate()
-    ((what, why),) = certificate["unprotected"].items()
-    assert what == "the training labels of mnist" and "nothing protects them" in why
+    assert list(certificate["unprotected"]) == READ
+    assert all("nothing protects them" in why for why in certificate["unprotected"].values())
     assert certificate["private"] is True and certificate["spent"]["epsilon"] == "2"
-    assert "unprotected" not in train(recipe(init=None), tmp_path / "plain", **place).certificate()
+    assert list(train(recipe(init=None), tmp_path / "plain", **place).certificate()["unprotected"]) == [TESTED_ON]
 
 
 def test_who_trains_again_without_it_still_says_what_the_releases_were_made_with(place, tmp_path):
     train(recipe(), tmp_path / "run", **place)
     again = train_again(recipe(init=None), tmp_path / "run", tmp_path / "again", **place)
-    assert list(again.certificate()["unprotected"]) == ["the training labels of mnist"]
+    assert list(again.certificate()["unprotected"]) == READ
     plain = train(recipe(init=None), tmp_path / "plain", **place)
     later = train_again(recipe(), plain.path, tmp_path / "later", **place)
-    assert list(later.certificate()["unprotected"]) == ["the training labels of mnist"]
+    assert list(later.certificate()["unprotected"]) == READ
 
 
 def test_the_report_says_so_too(place, tmp_path):
     from labeldp.report.run import write_run
 
     page = write_run(train(recipe(), tmp_path / "run", **place).path).read_text(encoding="utf-8")
-    assert "Of the training labels of mnist: they are public" in page and "Public test labels." not in page
+    assert (
+        "Of the training labels of mnist: they are public" in page
+        and "Those of the test split of fashion-mnist" in page
+    )
 
 
 def test_only_the_other_datasets_labels_are_read_in_the_open(place, tmp_path, monkeypatch):
@@ -157,12 +162,32 @@ OURS, TESTED, THEIRS = images(300, 1), images(200, 2), images(300, 3)
 )
 def test_a_dataset_that_holds_rows_of_this_one_is_refused_whatever_their_order(init, rows, says):
     with pytest.raises(InvalidArgument, match=f"hold {says} of fashion-mnist"):
-        initial._check_other(pictures(init, THEIRS), pictures(OURS, TESTED), recipe(rows=rows))
+        initial._of_init_alone(pictures(init, THEIRS), pictures(OURS, TESTED), recipe(rows=rows))
 
 
-def test_a_few_inputs_may_be_in_both():
-    init = np.concatenate([THEIRS, OURS[:3], TESTED[:2]])
-    initial._check_other(pictures(init, OURS), pictures(OURS, TESTED), recipe())
+def test_a_few_inputs_may_be_in_both_and_are_left_out():
+    init = np.concatenate([OURS[:3], THEIRS, TESTED[:2]])
+    kept = initial._of_init_alone(pictures(init, OURS), pictures(OURS, TESTED), recipe())
+    np.testing.assert_array_equal(kept, np.arange(3, 303))
+
+
+def test_labels_of_rows_in_both_are_not_read(place, data_dir, tmp_path, monkeypatch):
+    for name, shared in (("fashion-mnist", 0), ("mnist", 1)):  # MNIST's first row becomes Fashion-MNIST's
+        (tmp_path / name).mkdir()
+        for file in (data_dir / name).iterdir():
+            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        if shared:
+            ours = (tmp_path / "fashion-mnist" / "train-images-idx3-ubyte").read_bytes()
+            theirs = (tmp_path / name / "train-images-idx3-ubyte").read_bytes()
+            end = len(theirs) - (ROWS - 1) * 28 * 28
+            (tmp_path / name / "train-images-idx3-ubyte").write_bytes(ours[:end] + theirs[end:])
+    monkeypatch.setattr(initial, "MOST_SHARED", 0.02)  # of so few rows
+    read, unprotected = [], Dataset.unprotected
+    monkeypatch.setattr(Dataset, "unprotected", lambda data, rows: read.extend(rows) or unprotected(data, rows))
+    for folder in (data_dir, tmp_path):
+        train(recipe(), tmp_path / f"run-{len(read)}", data_dir=folder, cache=place["cache"])
+    assert read == [*range(ROWS), *range(1, ROWS)]
+    assert len(list(place["cache"].iterdir())) == 2  # weights of other rows are other weights
 
 
 def test_a_training_that_was_stopped_is_gone_on_with(place, tmp_path):
@@ -180,4 +205,4 @@ def test_a_training_that_was_stopped_is_gone_on_with(place, tmp_path):
 
 def test_facts_are_plain(place, tmp_path):
     run = train(recipe(), tmp_path / "run", **place)
-    assert json.loads(run.facts_file.read_text())["unprotected"] == ["the training labels of mnist"]
+    assert json.loads(run.facts_file.read_text())["unprotected"] == READ

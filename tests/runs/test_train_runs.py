@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from labeldp import datasets, report, runs
 from labeldp.errors import BudgetExhausted, InvalidArgument, LedgerError, MissingExtra
 from labeldp.report import run as report_of_a_run
 from labeldp.runs import RunFolder
+from labeldp.runs.inputs import Public
 
 
 def test_a_finished_run_has_everything(recipe, tmp_path, charges, keys, monkeypatch):
@@ -275,3 +277,26 @@ def test_the_first_rows_are_charged_to_the_ledger_of_all(recipe, tmp_path):
 def test_two_processes_never_train_in_one_folder(recipe, finished):
     with finished.locked(), pytest.raises(InvalidArgument, match="another process is training"):
         runs.train(recipe, finished.path)
+
+
+def test_a_folder_stays_locked_when_its_files_are_replaced(finished, tmp_path):
+    run = RunFolder(shutil.copytree(finished.path, tmp_path / "run"))
+    with run.locked():
+        run._write_facts(run.facts())
+        with pytest.raises(InvalidArgument, match="another process is training"), run.locked():
+            pass
+
+
+def test_what_another_process_has_just_noted_is_not_forgotten(recipe, finished, tmp_path, monkeypatch):
+    run = RunFolder(shutil.copytree(finished.path, tmp_path / "run"))
+    locked, before = RunFolder.locked, run.facts()["unprotected"]
+
+    @contextmanager
+    def just_after_another(folder):
+        with locked(folder):
+            folder._write_facts(folder.facts() | {"unprotected": [*before, "theirs"]})
+            yield
+
+    monkeypatch.setattr(RunFolder, "locked", just_after_another)
+    run.go_on(recipe, Public(datasets.load("digits")), unprotected=["ours"])
+    assert run.facts()["unprotected"] == [*before, "theirs", "ours"]

@@ -15,6 +15,7 @@ from labeldp.vault import LabelVault, Release
 from labeldp.vault.labels import UNKNOWN, NumberedLabels, Unsealed
 
 OWN_SPLIT = "the dataset's own public split"
+RANDOM_SPLIT = "published rows drawn by a fixed seed, taken as public"
 
 
 class Dataset:

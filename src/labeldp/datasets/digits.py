@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.datasets.dataset import Dataset, class_numbers, public_numbers
+from labeldp.datasets.dataset import RANDOM_SPLIT, Dataset, class_numbers, public_numbers
 from labeldp.datasets.places import Place
 from labeldp.errors import MissingExtra
 from labeldp.vault.labels import Unsealed
@@ -38,6 +38,7 @@ def load(name: str, data_dir: Place) -> Dataset:  # noqa: ARG001 - the digits ne
         X_test=images[test],
         test_labels=public_numbers(Unsealed(labels.labels[test]), n_classes=N_CLASSES, source=SOURCE),
         inputs={"kind": "image", "shape": [1, 8, 8]},
+        public_test=RANDOM_SPLIT,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.datasets.dataset import Dataset, class_numbers, public_numbers
+from labeldp.datasets.dataset import RANDOM_SPLIT, Dataset, class_numbers, public_numbers
 from labeldp.datasets.places import Place, Published, find
 from labeldp.errors import InvalidArgument, InvalidLabels
 from labeldp.vault.labels import Unsealed
@@ -59,6 +59,7 @@ def load(name: str, data_dir: Place) -> Dataset:
         X_test=ids[test],
         test_labels=public_numbers(Unsealed(ratings.labels[test]), n_classes=len(RATINGS), source=path),
         inputs={"kind": "ids", "sizes": [edition.n_users, edition.n_items]},
+        public_test=RANDOM_SPLIT,
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.datasets.dataset import Dataset, class_numbers, public_numbers
+from labeldp.datasets.dataset import RANDOM_SPLIT, Dataset, class_numbers, public_numbers
 from labeldp.datasets.places import Place
 from labeldp.errors import MissingExtra
 from labeldp.vault.labels import Unsealed
@@ -72,6 +72,7 @@ def load(name: str, data_dir: Place) -> Dataset:  # noqa: ARG001 - the surveys n
         X_test=X[test],
         test_labels=public_numbers(Unsealed(labels.labels[test]), n_classes=n_classes, source=name),
         inputs=inputs,
+        public_test=RANDOM_SPLIT,
     )
 
 

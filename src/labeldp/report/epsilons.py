@@ -11,11 +11,14 @@ import numpy as np
 
 from labeldp.report import svg
 from labeldp.report.page import Legend
-from labeldp.report.words import Measure
+from labeldp.report.words import ACCURACY, Measure
 
 NO_PRIVACY = math.inf
-LEAST_GAP = 17
-"""Pixels between two numbers on the axis of epsilons."""
+GAP, DIGIT = 5, 6.6
+"""Pixels between two numbers on the axis of epsilons, and of a digit."""
+NEARLY_ALL = 0.97
+"""An accuracy above which differences are of errors: these are drawn by their ratio."""
+ERRORS = (0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.003, 0.002, 0.001)
 
 SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚"}
 
@@ -54,38 +57,49 @@ def against_epsilon(name: str, about: str, series: Sequence[Series], measure: Me
         axes = sheet.axes(left=50, bottom=38, top=14, right=16)
         places = _Places.of(series, sheet.width - 66)
         for number, one in enumerate(series, start=1):
-            _line(sheet, axes, one, number, measure, places, len(series))
+            _line(sheet, axes, one, number, measure, places)
         axes.set_xscale("log")
         axes.set_xlim(places.left, places.right)
         axes.set_xticks(*places.ticks())
         axes.minorticks_off()
         axes.set_xlabel("epsilon (less is more private)", labelpad=4)
         axes.margins(y=0.12)
-        axes.yaxis.set_major_locator(svg.locator(nbins=5))
-        axes.yaxis.set_major_formatter(
-            lambda value, _: measure.show(value, 0) if measure.more_is_better else f"{value:.2f}"
-        )
+        if measure is ACCURACY and NEARLY_ALL < max(v for one in series for vs in one.draws.values() for v in vs) < 1:
+            _by_errors(axes)
+        else:
+            axes.yaxis.set_major_locator(svg.locator(nbins=5))
+            axes.yaxis.set_major_formatter(
+                lambda value, _: measure.show(value, 0) if measure.more_is_better else f"{value:.2f}"
+            )
 
     return svg.draw(name, about, paint, height=260)
 
 
+def _by_errors(axes: Any) -> None:
+    """Space accuracies by the ratio of their errors, so that 99.0 and 99.3 % are as far apart as 90 and 93 %."""
+    axes.set_yscale("function", functions=(lambda right: -np.log(1 - right), lambda place: 1 - np.exp(-place)))
+    low, high = axes.get_ylim()
+    shown = [1 - error for error in ERRORS if low <= 1 - error <= high]
+    axes.set_yticks(shown, [f"{100 * right:g}\N{NO-BREAK SPACE}%" for right in shown])
+
+
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where an epsilon stands: side by side where several draws would cover each other."""
+    """Where an epsilon stands: methods of several draws, which would cover each other, stand side by side."""
 
     epsilons: list[float]
     endless: bool
-    dodge: float
     pixels: float
+    beside: tuple[str, ...] = ()
+    dodge: float = 0.0
 
     @classmethod
     def of(cls, series: Sequence[Series], pixels: float) -> _Places:
         every = {epsilon for one in series for epsilon in one.draws}
-        places = cls(sorted(every - {NO_PRIVACY}) or [1.0], NO_PRIVACY in every, 0.0, pixels)
-        if all(len(values) == 1 for one in series for values in one.draws.values()):
-            return places
+        beside = tuple(one.name for one in series if any(len(values) > 1 for values in one.draws.values()))
+        places = cls(sorted(every - {NO_PRIVACY}) or [1.0], NO_PRIVACY in every, pixels, beside)
         gaps = np.diff(np.log([*places.epsilons, places.without_privacy])) / places.span
-        return replace(places, dodge=min(0.036, 0.7 * float(gaps.min()) / len(series)))
+        return replace(places, dodge=min(0.036, 0.7 * float(gaps.min()) / max(len(beside), 1)))
 
     @property
     def without_privacy(self) -> float:
@@ -103,31 +117,32 @@ class _Places:
     def right(self) -> float:
         return (self.without_privacy if self.endless else self.epsilons[-1]) * math.exp(0.08 * self.span)
 
-    def at(self, epsilon: float, number: float, of: int) -> float:
-        shift = math.exp(self.dodge * self.span * (number - (of + 1) / 2))
-        return (self.without_privacy if epsilon == NO_PRIVACY else epsilon) * shift
+    def at(self, epsilon: float, name: str, aside: float = 0.0) -> float:
+        shift = self.beside.index(name) - (len(self.beside) - 1) / 2 - aside if name in self.beside else 0.0
+        place = self.without_privacy if epsilon == NO_PRIVACY else epsilon
+        return place * math.exp(self.dodge * self.span * shift)
 
     def ticks(self) -> tuple[list[float], list[str]]:
         """Return the places that have room for their number."""
-        gap = 1.16 * self.span * LEAST_GAP / self.pixels
         kept: list[float] = []
         for epsilon in self.epsilons:
-            if not kept or math.log(epsilon / kept[-1]) >= gap:
+            room = self.pixels * math.log(epsilon / kept[-1]) / (1.16 * self.span) if kept else math.inf
+            if room >= GAP + DIGIT * (len(f"{epsilon:g}") + (len(f"{kept[-1]:g}") if kept else 0)) / 2:
                 kept.append(epsilon)
         names = [f"{epsilon:g}" for epsilon in kept]
         return ([*kept, self.without_privacy], [*names, "none"]) if self.endless else (kept, names)
 
 
-def _line(sheet: svg.Sheet, axes: Any, one: Series, number: int, measure: Measure, places: _Places, of: int) -> None:
+def _line(sheet: svg.Sheet, axes: Any, one: Series, number: int, measure: Measure, places: _Places) -> None:
     order = sorted(one.draws)
-    at = [places.at(epsilon, number, of) for epsilon in order]
+    at = [places.at(epsilon, one.name) for epsilon in order]
     means = [float(np.mean(one.draws[epsilon])) for epsilon in order]
     if NO_PRIVACY in one.draws:
         axes.axhline(means[-1], color=one.colour, linewidth=1.3, dashes=(5, 4), zorder=1)
     private = len(one.private())
     style = "--" if one.dashed else "-"
     axes.plot(at[:private], means[:private], style, color=one.colour, linewidth=1.8, alpha=0.9, zorder=2)
-    dots = [(places.at(epsilon, number - 0.45, of), v, epsilon) for epsilon in order for v in one.draws[epsilon]]
+    dots = [(places.at(epsilon, one.name, aside=0.45), v, epsilon) for epsilon in order for v in one.draws[epsilon]]
     if len(dots) > len(order):
         (drawn,) = axes.plot(
             *zip(*[dot[:2] for dot in dots], strict=True), "o", color=one.colour, ms=4, mew=0, alpha=0.45, zorder=3

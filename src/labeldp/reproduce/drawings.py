@@ -200,7 +200,7 @@ def _axes(sheet: svg.Sheet, below: str) -> Any:
 def _panel(figure: Figure, paint: Callable[[svg.Sheet], None], legend: page.Legend, *, name: str = "") -> Panel:
     words = f"{figure.name} {name}".strip()
     drawn = svg.draw("-".join(words.replace(",", "").split()), figure.title, paint, height=HEIGHT)
-    return Panel(figure.title, drawn, legend)
+    return Panel(figure.title, drawn, [*legend, ("", "muted", figure.conditions)])
 
 
 def _legend(series: dict[str, list[Point]]) -> page.Legend:

@@ -53,7 +53,9 @@ def series_of(sheet: Sheet) -> list[Series]:
     points = published.POINTS.get(sheet.name, {})
     others = [
         Series(
-            _named(method), {float(e): (v,) for e, v in published.values(sheet.name, method).items()}, **LOOKS[method]
+            _named(method, sheet.trust),
+            {float(e): (v,) for e, v in published.values(sheet.name, method).items()},
+            **LOOKS[method],
         )
         for method in points
     ]
@@ -117,10 +119,13 @@ def _in_one_line(cell: str) -> str:
     return cell.replace(":\n", ": ").replace("\n", ", ")
 
 
-def _named(method: str) -> str:
+def _named(method: str, beside: str) -> str:
+    """Name a published method on a sheet of a trust model, with its own promise where that is another one."""
     if method == published.NOT_PRIVATE:
         return "paper, without privacy"
-    return "LabelDP-Pro (delta > 0, sums trusted)" if method == published.PROJECTIONS else f"paper {method}"
+    if method == published.PROJECTIONS:
+        return "LabelDP-Pro (delta > 0, sums trusted)"
+    return f"paper {method}{'' if beside == 'local' else ' (local)'}"
 
 
 def _legend(signs: page.Legend, left: float, top: float) -> list[str]:

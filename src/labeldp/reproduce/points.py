@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from labeldp.report import published
 from labeldp.reproduce.cookbook import Entry, find, hash_of
 from labeldp.reproduce.pooling import on_latest_data, spread_of
 from labeldp.reproduce.results import Results
@@ -16,11 +17,11 @@ Record = dict[str, Any]
 ALSO_SHOWN = {"figure-top-k": ("figure-split-temperature", "figure-mixup")}
 """Figures whose runs another one shows beside its own."""
 TITLES = {
-    "figure-stages": "Accuracy by the number of stages (Figure 1 a)",
-    "figure-curves": "Learning curves of one and of two stages (Figure 3)",
-    "figure-split-temperature": "Accuracy by data split and temperature (Figure 4 a)",
-    "figure-mixup": "Accuracy by the mixup of both stages (Figure 4 b)",
-    "figure-top-k": "Accuracy by stage 1's top-k accuracy (Figure 5)",
+    "figure-stages": "Accuracy by the number of stages (after the paper's Figure 1 a)",
+    "figure-curves": "Learning curves of one and of two stages (after the paper's Figure 3)",
+    "figure-split-temperature": "Accuracy by data split and temperature (after the paper's Figure 4 a)",
+    "figure-mixup": "Accuracy by the mixup of both stages (after the paper's Figure 4 b)",
+    "figure-top-k": "Accuracy by stage 1's top-k accuracy (after the paper's Figure 5)",
 }
 PUBLIC = (
     "All accuracies, those on the way and top-k ones too, are on public test rows; training labels are never looked at."
@@ -78,6 +79,15 @@ class Figure:
     @property
     def drawn(self) -> list[Point]:
         return [point for point in self.points if point.runs]
+
+    @property
+    def conditions(self) -> str:
+        """Say on which data the drawn points were run, on how many of its rows, and how often."""
+        names = {published.known(point.entry.data) or point.entry.data for point in self.drawn}
+        rows = {f"{n:,} rows" if (n := point.entry.at(point.epsilon).rows) else "all rows" for point in self.drawn}
+        least, most = (pick(len(point.runs) for point in self.drawn) for pick in (min, max))
+        runs = f"{least}" if least == most else f"{least} to {most}"
+        return f"{', '.join(sorted(names))}, {' or '.join(sorted(rows))}; {runs} run{'s' * (most > 1)} a point"
 
     @property
     def heads(self) -> tuple[str, ...]:

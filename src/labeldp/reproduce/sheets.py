@@ -28,11 +28,12 @@ HEADS = {
     published.PRE_TRAINED: "paper,\npre-trained",
     published.PROJECTIONS: "LabelDP-Pro\n(delta > 0)",
 }
+ONE_RUN = "Epsilon is that of one run: further runs, and the studies that chose settings, asked the same labels again."
 PROMISES = {
     "local": "Local, delta = 0: each label is randomized on its own, and nobody but its owner is trusted; neighbours differ in "
-    f"one label. {published.ELSEWHERE}",
+    f"one label. {ONE_RUN} {published.ELSEWHERE}",
     "curator": "Curator, delta = 0: the label holder is trusted to aggregate labels before it adds noise; neighbours differ in "
-    "one label. Not comparable with local figures.",
+    f"one label. {ONE_RUN} Not comparable with local figures.",
 }
 
 
@@ -83,12 +84,16 @@ def number(value: float, metric: str) -> str:
     return f"{value:.2f}" if metric == "accuracy" else f"{value:.3f}"
 
 
+def spread_in_words(cell: Cell) -> str:
+    """Return the spread after its sign, an RMSE's with one digit more than the mean; nothing of a single run."""
+    return "" if cell.spread is None else f" ± {cell.spread:.{2 if cell.metric == 'accuracy' else 4}f}"
+
+
 def in_words(cell: Cell) -> str:
     """Return mean and spread, how many runs of how long; of how many commits, hashes and data if of more than one."""
-    spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.metric)}"
     seconds = cell.mean_seconds
     took = "" if seconds is None else f", {duration(seconds)}{' each' * (cell.runs > 1)}"
-    lines = [f"{number(cell.mean, cell.metric)}{spread}", f"{_runs(cell)}{took}"]
+    lines = [f"{number(cell.mean, cell.metric)}{spread_in_words(cell)}", f"{_runs(cell)}{took}"]
     lines += [f"{cell.commits} commits"] if cell.commits > 1 else []
     lines += [f"{cell.hashes} hashes so far"] if cell.hashes > 1 else []
     return "\n".join(lines + ([f"one of {cell.data_versions} versions of the data"] if cell.data_versions > 1 else []))

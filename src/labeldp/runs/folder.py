@@ -76,31 +76,31 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training in the folder."""
-        with self.facts_file.open(encoding="utf-8") as file:
+        """Keep other processes from training in the folder, which is itself the lock: its files are replaced."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                taken = not os.path.samestat(os.fstat(file.fileno()), self.facts_file.stat())  # written anew meanwhile
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                taken = True
-            if taken:
-                raise InvalidArgument(f"another process is training in {self.path}: wait until it is done.")
+                raise InvalidArgument(f"another process is training in {self.path}: wait until it is done.") from None
             yield
+        finally:
+            os.close(folder)
 
     def go_on(self, recipe: Recipe, public: Public, *, unprotected: list[str]) -> Record:
         """Take other features, another model or [training]: what was released stays, what was trained on it is done again.
 
         Public tests are added to all that the run's models were ever tested on. Returns the run's facts.
         """
-        facts, otherwise = self.facts(), recipe != self.recipe()
-        tests = list(dict.fromkeys(facts["unprotected"] + unprotected))
-        if tests == facts["unprotected"] and public.facts == facts["reads"] and not otherwise:
+        facts = self.facts()
+        if set(unprotected) <= set(facts["unprotected"]) and public.facts == facts["reads"] and recipe == self.recipe():
             return facts
         with self.locked():
+            facts = self.facts()  # another process may just have written it
             self._check_same_releases(recipe)
-            facts["unprotected"] = tests
+            facts["unprotected"] = list(dict.fromkeys(facts["unprotected"] + unprotected))
             self._write_facts(facts)  # first: no test is forgotten
-            if otherwise:
+            if recipe != self.recipe():
                 self._train_otherwise(recipe)
             if public.facts != facts["reads"]:
                 self.keep_extractor(public)

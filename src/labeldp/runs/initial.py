@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 SEED = 0
 """Of the initialisation, whatever a run's own: it is learned once, and all draws start from it."""
 MOST_SHARED = 0.01
-"""The share of a run's rows, or of the initialisation's, that may be rows of both: some inputs are blank, or common."""
+"""The share of a run's rows, or of the initialisation's, that may be rows of both (some inputs are blank, or common); with
+more, it is the same dataset. The labels of rows of both are not read.
+"""
 READ = "the training labels of "
 WORDS = (
     "they are public, were read as they are to learn the weights that training starts from, and nothing protects them. The "
@@ -56,15 +58,16 @@ def begin(
     Privacy
     -------
     The labels of `init` are read without noise; they must be public. Those of `data` have no part in this, and `init` must be
-    another dataset, also by its content: rows are compared byte by byte, whatever their order. Near duplicates are not known.
+    another dataset, also by its content: rows are compared byte by byte, whatever their order, and those of both are left out
+    of `init`. Near duplicates are not known.
     """
     if recipe.init is None:
         return
     public = datasets.load(recipe.init, data_dir=data_dir)
-    _check_other(public, data, recipe)
+    rows = _of_init_alone(public, data, recipe)
     learner: TorchLearner = learners.learners_of(_in_the_open(recipe), public, None)[0]  # type: ignore[assignment]
     _without_last_layer(learner.module, learner.module.state_dict(), recipe.model)  # raises before anything is learned
-    file = once(lambda: str(_learned(learner, public, recipe, cache_folder(cache), watch or _nobody)))
+    file = once(lambda: str(_learned(learner, public, rows, recipe, cache_folder(cache), watch or _nobody)))
     trained = learner.load(file).module_
     assert trained is not None
     weights = _without_last_layer(trained, trained.state_dict(), recipe.model)
@@ -84,38 +87,51 @@ def _in_the_open(recipe: Recipe) -> Recipe:
     return replace(recipe, data=recipe.init, init=None, rows=None, student=None, seed=SEED, training=training)
 
 
-def _check_other(public: datasets.Dataset, data: datasets.Dataset, recipe: Recipe) -> None:
+def _of_init_alone(public: datasets.Dataset, data: datasets.Dataset, recipe: Recipe) -> NDArray[np.int64]:
+    """Return the rows of `init` that are none of a run's, or raise where there are too many of both."""
     if public.inputs != data.inputs:
         raise InvalidArgument(
             f"init must be a dataset with the inputs of {recipe.data} ({data.inputs}); {recipe.init} has {public.inputs}."
         )
-    known, used = set(_row_digests(public.X)), data.X[: recipe.rows]
-    for kind, rows in (("training", data.X), ("training", used), ("test", data.X_test)):
-        shared = sum(digest in known for digest in _row_digests(rows))
+    known = list(_row_digests(public.X))
+    public_rows = set(known)
+    every = {kind: list(_row_digests(rows)) for kind, rows in (("training", data.X), ("test", data.X_test))}
+    for kind, rows in (*every.items(), ("training", every["training"][: recipe.rows])):
+        shared = sum(digest in public_rows for digest in rows)
         if shared > MOST_SHARED * min(len(rows), public.n_rows):
             raise InvalidArgument(
                 f"init must be another dataset, and the files of {recipe.init} hold {shared:,} of {len(rows):,} {kind} rows of "
                 f"{recipe.data}: it would read the very labels that are to be protected, or that models are tested on."
             )
+    ours = {*every["training"], *every["test"]}
+    return np.flatnonzero([digest not in ours for digest in known])
 
 
 def _row_digests(inputs: NDArray[Any]) -> Iterator[bytes]:
     return (hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest() for row in inputs)
 
 
-def _learned(learner: TorchLearner, public: datasets.Dataset, recipe: Recipe, folder: Path, tell: Watch) -> Path:
+def _learned(
+    learner: TorchLearner,
+    public: datasets.Dataset,
+    rows: NDArray[np.int64],
+    recipe: Recipe,
+    folder: Path,
+    tell: Watch,
+) -> Path:
     """Return the file of weights, which are learned if it is missing; a training that was stopped is gone on with."""
     how = {name: value for name, value in asdict(_in_the_open(recipe).training).items() if name != "warm_start"}
-    about = json.dumps([recipe.init, recipe.model, how, SEED, content_digest(public.X)], sort_keys=True)
+    left_out = [content_digest(rows)] if len(rows) < public.n_rows else []
+    about = json.dumps([recipe.init, recipe.model, how, SEED, content_digest(public.X), *left_out], sort_keys=True)
     file = folder / f"initial-{hashlib.sha256(about.encode()).hexdigest()[:32]}.safetensors"
-    said: Record = {"kind": "initial", "data": recipe.init, "rows": public.n_rows, "computed": not file.exists()}
+    said: Record = {"kind": "initial", "data": recipe.init, "rows": len(rows), "computed": not file.exists()}
     tell(said | {"folder": str(folder), "epoch": 0, "epochs": learner.epochs})
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint = file.with_suffix(".checkpoint")
         learner.fit(
             public.X,
-            public.unprotected(),
+            public.unprotected(rows),
             checkpoint=checkpoint,
             watch=lambda epoch: tell(said | {key: epoch[key] for key in ("epoch", "epochs")}),
         )

@@ -61,7 +61,7 @@ def origin_of(read: Public) -> str:
     if read.facts is None:
         return f"the public inputs of {read.data.name}, as they are"
     made = f"the features {read.facts['spec']} (digest {read.facts['digest'][:16]})"
-    if read.extractor is None:
+    if specs.parse(read.facts["spec"]).is_of_files:
         return f"{made}, which the caller states are public"
     return f"{made}, computed from public inputs without labels"
 

@@ -56,6 +56,11 @@ class Spec:
     settings: dict[str, Any]
 
     @property
+    def is_of_files(self) -> bool:
+        """Whether arrays or weights are a user's own, of which nobody else can know whether labels had a part in them."""
+        return self.kind in NAMED
+
+    @property
     def file(self) -> str | None:
         """The name that a fitted extractor has in a run's folder; None of arrays, which nothing extracted."""
         return EXTRACTOR_FILES.get(self.kind)

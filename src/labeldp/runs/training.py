@@ -22,7 +22,7 @@ from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import MultiStage
 from labeldp.priors import Clusters
 from labeldp.runs import clusters as stage_0
-from labeldp.runs import initial, inputs, learners, ledgers, ratings, students, tables
+from labeldp.runs import initial, inputs, learners, ledgers, ratings, specs, students, tables
 from labeldp.runs.epochs import TestedEachEpoch
 from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
 from labeldp.runs.grades import held_out, tested_on
@@ -169,7 +169,9 @@ def train_again(
         model = students.taught(student, multistage, data, folder, journal)
         if first:
             certificate = folder.certificate()
-            certificate |= _covered(folder, certificate, LEARNED_FROM) | _unprotected(facts)
+            certificate |= (
+                _covered(folder, certificate, LEARNED_FROM) | _stated(facts, certificate) | _unprotected(facts)
+            )
             _finish(folder, multistage, model, certificate, watch)
     return folder
 
@@ -392,7 +394,7 @@ def _begun_again(
     facts = new_facts | {key: known[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
     facts["unprotected"] = list(dict.fromkeys(known["unprotected"] + new_facts["unprotected"]))
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
-    certificate |= _covered(earlier, certificate, LEARNED_FROM) | _unprotected(facts)
+    certificate |= _covered(earlier, certificate, LEARNED_FROM) | _stated(facts, certificate) | _unprotected(facts)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")  # before what it speaks of
     copied = [earlier.clusters_file] if counts is not None else []
@@ -442,7 +444,6 @@ def _facts(
     processes: Fabric | OneProcess,
 ) -> Record:
     own_file = recipe.table is not None
-    tests = [os.path.abspath(data.public_test)] if own_file and data.public_test is not None else []
     return {
         "version": labeldp.__version__,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -454,8 +455,16 @@ def _facts(
         "reads": public.facts,
         "classes": list(data.classes),
         "features": tables.digest(data) if own_file else None,
-        "unprotected": tests + initial.read_by(recipe),
+        "unprotected": _tests(recipe, data) + initial.read_by(recipe),
     }
+
+
+def _tests(recipe: Recipe, data: datasets.Dataset) -> list[str]:
+    """Name what models are tested on, whose labels are read as they are."""
+    if data.public_test is None:
+        return []
+    named = f"the test split of {data.name} ({data.public_test})"
+    return [named if recipe.table is None else os.path.abspath(data.public_test)]
 
 
 def _certificate(folder: RunFolder, vault: LabelVault, facts: Record, answered: Iterable[int] = ()) -> Record:
@@ -484,18 +493,18 @@ def _entry(release: Path) -> int:
     return int(json.loads(release.read_text(encoding="utf-8"))["receipt"]["ledger"]["entry"])
 
 
-def _stated(facts: Record) -> Record:
-    """Say that features of a user's own are public by the user's word alone."""
+def _stated(facts: Record, earlier: Record | None = None) -> Record:
+    """Say that features, or weights that they were made by, of a user's own are public by the user's word alone."""
     reads = facts["reads"]
-    if reads is None or not reads["spec"].startswith("arrays:"):
+    if reads is None or not specs.parse(reads["spec"]).is_of_files:
         return {}
-    return {
-        "features": f"the model reads {reads['spec']} (digest {reads['digest']}), which the caller states are public"
-    }
+    stated = f"the model reads {reads['spec']} (digest {reads['digest']}), which the caller states are public"
+    before = (earlier or {}).get("features", stated)  # of the models that the releases were asked by
+    return {"features": before if stated in before else f"{before}; {stated}"}
 
 
 def _unprotected(facts: Record) -> Record:
-    """List every public test file that models of the run were ever tested on, and whose labels any began with."""
+    """List every public test that models of the run were ever tested on, and whose labels any began with."""
     read = facts["unprotected"]
     why = {each: initial.WORDS if each.startswith(initial.READ) else PUBLIC_LABELS for each in read}
     return {"unprotected": why} if read else {}
