@@ -168,6 +168,7 @@ def test_an_estimate_is_recorded_without_a_look(shell):
     (record,) = json.loads(out)
     assert code == 0 and "timing an epoch on digits, with made-up labels" in err
     assert record["kind"] == "estimate" and record["timed_rows"] == 1437
+    assert "own:quick at epsilon 2: about " in err and "here, recorded in results/mnist.json." in err
     assert json.loads(Path("results/mnist.json").read_text())["records"] == [record]
     assert not Path("results/test-looks.md").exists()
 
@@ -186,6 +187,10 @@ def test_missing_files_are_told_before_anything_is_noted(shell):
         ("mnist --recipe best-locl", "Did you mean best-local"),
         ("mnist --show --list", "Give one of --list, --show and --estimate"),
         ("mnist --show --estimate", "Give one of --list, --show and --estimate"),
+        ("figure-mixup --show --only training.mixup.0=4.0", "--only, --rows and --draws are for runs"),
+        ("mnist --show --results of-mnist.toml", "--results must be a folder, and of-mnist.toml is a file"),
+        ("mnist --epsilon 1 --results of-mnist.toml", "--results must be a folder, and of-mnist.toml is a file"),
+        ("mnist --show --results mine", "no folder mine to show. To fill it: labeldp reproduce mnist --results mine"),
         ("mnist --html page.html", "--html goes with --show"),
         ("mnist --show --html nowhere/page.html", "--html: there is no folder nowhere."),
         ("mnist --show --html .", "--html: . is a folder. Name a file, such as page.html."),

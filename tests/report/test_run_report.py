@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -328,3 +329,13 @@ def test_a_run_that_was_stopped_on_counts_says_so(tmp_path, promise):
     example_run.write(tmp_path / "run", metrics=[counts_record(0), epoch], promise=promise)
     report.write_run(tmp_path / "run")
     assert "The last it recorded was epoch 1 of 8 on the counts of clusters." in shown(tmp_path / "run")
+
+
+def test_a_run_on_a_subset_says_so_and_stands_in_no_published_table(page, finished, tmp_path):
+    run, caveat = shutil.copytree(finished, tmp_path / "run"), "not comparable with published figures"
+    recipe = f"rows = 2000\n{example_run.RECIPE}\n[student]\nmodel = 'small-conv'\n"
+    (run / "recipe.toml").write_text(recipe, encoding="utf-8")
+    part = page_of(run)
+    assert "Fashion-MNIST (the first 2,000 training rows alone)" in part and "and a student small-conv" in part
+    assert caveat in part and caveat not in page
+    assert ">this run</th>" in page and ">this run</th>" not in part

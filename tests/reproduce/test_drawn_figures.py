@@ -72,7 +72,9 @@ def test_a_figure_says_on_which_data_and_how_often_its_points_were_run(results, 
     assert "Fashion-MNIST, 20,000 rows; 1 run a point" in drawn(figure_of("figure-mixup", [entry], results), tmp_path)
     for variant in (first, second):
         results.append("figure-mixup", of_figure(variant, "2", 90.0))
-    assert figure_of("figure-mixup", [entry], results).conditions.endswith("1 to 2 runs a point")
+    assert figure_of("figure-mixup", [entry], results).conditions == (
+        "Fashion-MNIST, 20,000 rows; 1 to 2 runs a point; after the paper's Figure 4 b"
+    )
 
 
 def test_records_of_an_earlier_version_are_counted_and_not_shown(results):
@@ -100,7 +102,7 @@ def test_only_what_was_estimated_of_what_lacks_a_run_is_summed(results):
     for variant in (first, *others[:2]):
         results.append("figure-mixup", estimate | {"recipe_hash": hash_of(variant.at("2"))})
     results.append("figure-mixup", of_figure(first, "2", 90.0))
-    assert figure_of("figure-mixup", [entry], results).notes[0] == (
+    assert figure_of("figure-mixup", [entry], results).notes[1] == (
         "8 of 9 points without a run; 2 of them were estimated, about 0.1 h together."
     )
     results.append("figure-mixup", of_figure(others[0], "2", 90.0))

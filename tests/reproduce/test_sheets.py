@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import pytest
 from made_up_records import run
 
 from labeldp.report import published
@@ -24,8 +25,15 @@ def row(sheet, epsilon):
     return dict(zip((head.replace("\n", " ") for head in sheet.heads), found, strict=True))
 
 
-def test_a_row_has_paper_ours_and_target():
-    cells = row(sheets(run(98.0), run(98.2))["mnist", "local"], "1")
+@pytest.fixture
+def as_it_is():
+    """The hash of MNIST's best-local at epsilon 1 as it is now."""
+    (entry,) = find("mnist", ["best-local"])
+    return {"recipe_hash": hash_of(entry.at("1"))}
+
+
+def test_a_row_has_paper_ours_and_target(as_it_is):
+    cells = row(sheets(run(98.0, **as_it_is), run(98.2, **as_it_is))["mnist", "local"], "1")
     assert cells == {
         "epsilon": "1",
         "paper LP-1ST": "95.34",
@@ -67,6 +75,7 @@ def test_trust_models_never_share_a_sheet():
 
 def test_what_the_plot_of_a_local_sheet_draws_besides_is_told_under_it():
     (caveat,) = (note for note in sheets()["mnist", "curator"].notes if note.startswith("LabelDP-Pro"))
+    caveat = f"In the plot, {caveat}"
     assert caveat not in sheets()["mnist", "local"].notes  # nothing is drawn yet
     assert caveat in sheets(run(98.0))["mnist", "local"].notes
     of_kmnist = sheets(run(98.0, dataset="kmnist"), table="kmnist")["kmnist", "local"]
@@ -101,6 +110,8 @@ def test_a_recipe_that_was_not_run_says_so_with_its_estimate_where_it_lists_the_
     )
     assert row(sheet, "0.5")["paper-2st"] == "" and row(sheet, "0.5")["best-local"] == "not run here"
     assert row(sheet, "2")["best-local"] == "not run here"
+    busy = sheets(WAIT | {"epsilon": "2", "hours": 1.0, "processor_share": 0.3})["mnist", "local"]
+    assert row(busy, "2")["paper-2st"] == "not run here:\nabout 1.0 h,\ntimed on a busy machine"
 
 
 def test_a_run_takes_the_place_of_its_estimate():
@@ -110,12 +121,12 @@ def test_a_run_takes_the_place_of_its_estimate():
 
 def test_attempts_are_counted_and_subsets_stand_outside_the_table():
     later = {"recipe_hash": "b", "time": "2026-01-02T00:00:00Z"}
-    part = [run(60.0, rows=2000), run(70.0, rows=4000)]
+    part = [run(60.0, rows=2000), run(70.0, rows=4000), run(70.2, rows=4000)]
     sheet = sheets(run(98.0), run(97.0, **later), *part)["mnist", "local"]
-    assert row(sheet, "1")["best-local"] == "97.00\n1 run, 10.0 s\n2 hashes so far"
+    assert row(sheet, "1")["best-local"] == "97.00\n1 run, 10.0 s\n2 recipe hashes so far\nof an earlier recipe"
     assert sheet.notes[-2:] == (
         "Of a subset, not comparable: best-local at epsilon 1 on 2,000 rows: 60.00 (1 run).",
-        "Of a subset, not comparable: best-local at epsilon 1 on 4,000 rows: 70.00 (1 run).",
+        "Of a subset, not comparable: best-local at epsilon 1 on 4,000 rows: 70.10 ± 0.14 (2 runs).",
     )
     assert all("60.00" not in cell for cells in sheet.rows for cell in cells)
 
@@ -129,15 +140,16 @@ def test_a_page_of_nothing_but_subsets_has_no_empty_table(tmp_path):
 def test_a_figure_of_a_recipe_that_has_changed_since_is_named():
     (now,) = find("mnist", ["best-local"])
     found = [run(98.0), run(99.0, epsilon="2", recipe_hash=hash_of(now.at("2")))]
-    notes = sheets(*found)["mnist", "local"].notes
-    assert "Of an earlier recipe, and not run again yet: best-local at epsilon 1." in notes
-    assert not any("earlier recipe" in note for note in sheets(found[1])["mnist", "local"].notes)
+    sheet = sheets(*found)["mnist", "local"]
+    assert row(sheet, "1")["best-local"].endswith("\nof an earlier recipe")
+    assert "earlier recipe" not in row(sheet, "2")["best-local"]
 
 
-def test_a_cell_says_of_how_many_commits_and_of_which_data_its_runs_are():
-    two_commits = sheets(run(98.0), run(98.2, commit="beef"))["mnist", "local"]
+def test_a_cell_says_of_how_many_commits_and_of_which_data_its_runs_are(as_it_is):
+    two_commits = sheets(run(98.0, **as_it_is), run(98.2, commit="beef", **as_it_is))["mnist", "local"]
     assert row(two_commits, "1")["best-local"] == "98.10 ± 0.14\n2 runs, 10.0 s each\n2 commits"
-    two_data = sheets(run(98.0), run(97.0, data="d2", time="2026-01-02T00:00:00Z"))["mnist", "local"]
+    later = as_it_is | {"data": "d2", "time": "2026-01-02T00:00:00Z"}
+    two_data = sheets(run(98.0, **as_it_is), run(97.0, **later))["mnist", "local"]
     assert row(two_data, "1")["best-local"] == "97.00\n1 run, 10.0 s\none of 2 versions of the data"
 
 

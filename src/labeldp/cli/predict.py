@@ -39,8 +39,9 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
         names = np.array(loaded.classes)[probabilities.argmax(axis=1)]
         for row, (name, chances) in enumerate(zip(names, probabilities.tolist(), strict=True)):
             writer.writerow([row, name, *(f"{chance:.6g}" for chance in chances)])
+    student = f" and its student {loaded.recipe.student.model}" if loaded.recipe.student is not None else ""
     click.echo(
-        f"{len(probabilities):,} rows predicted by {loaded.recipe.model} (epsilon {loaded.recipe.epsilon}): {out}",
+        f"{len(probabilities):,} rows predicted by {loaded.recipe.model}{student} (epsilon {loaded.recipe.epsilon}): {out}",
         err=True,
     )
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from labeldp.reproduce import Entry, Figure, Job, Results
 
-BUSY = 0.6
-"""Below this share of its threads' time a timing says little."""
 WIDE = 160
 """Columns of a table in a file or a pipe."""
 
@@ -102,10 +100,12 @@ def reproduce(
         raise click.UsageError("Give one of --list, --show and --estimate: each is done instead of a run.")
     if html is not None:
         _check_page(html, show)
-    if show and (epsilons or names or rows is not None or draws > 1):
+    if show and (epsilons or names or only or rows is not None or draws > 1):
         raise click.UsageError(
-            "--show shows all that is recorded: --epsilon, --recipe, --rows and --draws are for runs."
+            "--show shows all that is recorded: --epsilon, --recipe, --only, --rows and --draws are for runs."
         )
+    if folder is not None:
+        _check_results(folder, table, show)
     if table is None and not (listing or show):
         raise click.UsageError(f"Name a table: {', '.join(_tables(None))}. --list shows their recipes.")
     chosen = _tables(table)
@@ -142,6 +142,15 @@ def reproduce(
         _print_figure(_figure(table, results, entries, asked), results)
     else:
         _print(table, results)
+
+
+def _check_results(folder: Path, table: str | None, show: bool) -> None:
+    """Raise unless a folder of one's own can hold records, or has some to show."""
+    if folder.exists() and not folder.is_dir():
+        raise click.UsageError(f"--results must be a folder, and {folder} is a file: name another.")
+    if show and not folder.exists():
+        fill = f"labeldp reproduce {table or 'TABLE'} --results {folder}"
+        raise click.UsageError(f"--results: there is no folder {folder} to show. To fill it: {fill}")
 
 
 def _check_page(html: Path, show: bool) -> None:
@@ -257,6 +266,7 @@ def _estimate(
     """Time one epoch of each recipe, at the first of its epsilons, and record what each epsilon would take."""
     from labeldp.reproduce import Job, estimated
     from labeldp.reproduce.estimate import measured
+    from labeldp.reproduce.pooling import BUSY, about
 
     timed: dict[str, Any] = {}
     made = []
@@ -272,6 +282,9 @@ def _estimate(
         record = estimated(entry, epsilon, timed[entry.name], command)
         results.append(entry.table, record)
         made.append(record)
+        _say(
+            f"{entry.name} at epsilon {epsilon}: {about(record['hours'])} here, recorded in {results.file(entry.table)}."
+        )
     return made
 
 

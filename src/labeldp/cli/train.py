@@ -150,7 +150,7 @@ def train(
     labeldp train --data fashion-mnist --features patches --model linear --epsilon 1 --prior clusters --out runs/fm-counts
     labeldp train --recipe recipes/fashion-mnist-paper.toml --out runs/paper
     labeldp train --resume --out runs/fm-e2
-    labeldp train --from runs/fm-e2 --model mlp --out runs/again
+    labeldp train --from runs/fm-e2 --model logistic --out runs/again
     """
     from labeldp.learning.multistage import COUNTS
     from labeldp.runs import Recipe, RunFolder, learners, training

@@ -47,9 +47,10 @@ def epsilon(run: Run) -> str:
         f"{dataset}, test {shown.name}",
         against_epsilon("epsilon", f"{shown.name} against epsilon", lines, shown),
         legend=legend(lines),
-        caption=_comparability(dataset, own is None, curator),
+        caption=_comparability(dataset, own is None, curator, run.recipe.get("rows")),
     )
-    same_promise = own is not None and not curator and words.spent(run.certificate or {})[1] == "0"
+    whole = run.recipe.get("rows") is None
+    same_promise = own is not None and whole and not curator and words.spent(run.certificate or {})[1] == "0"
     methods = [method for method in published.PURE_AND_LOCAL if method in published.POINTS[dataset]]
     return page.section(
         "epsilon",
@@ -69,8 +70,12 @@ def _own_point(run: Run) -> tuple[str, float] | None:
         return None
 
 
-def _comparability(dataset: str, absent: bool, curator: bool) -> str:
+def _comparability(dataset: str, absent: bool, curator: bool, rows: int | None) -> str:
     said = ["This run has no certified figure to draw."] if absent else []
+    if rows is not None:
+        said.append(
+            f"This run saw the first {rows:,} rows alone: not comparable with published figures, which are of all."
+        )
     if curator:
         said.append("This run trusted a curator with the labels; LP-1ST and LP-2ST trust nobody: not the same promise.")
     notes = [key for key in (published.PROJECTIONS, dataset) if key in (*published.POINTS[dataset], dataset)]

@@ -64,7 +64,7 @@ def against_epsilon(name: str, about: str, series: Sequence[Series], measure: Me
         axes.minorticks_off()
         axes.set_xlabel("epsilon (less is more private)", labelpad=4)
         axes.margins(y=0.12)
-        if measure is ACCURACY and NEARLY_ALL < max(v for one in series for vs in one.draws.values() for v in vs) < 1:
+        if is_by_errors(series, measure):
             _by_errors(axes)
         else:
             axes.yaxis.set_major_locator(svg.locator(nbins=5))
@@ -73,6 +73,12 @@ def against_epsilon(name: str, about: str, series: Sequence[Series], measure: Me
             )
 
     return svg.draw(name, about, paint, height=260)
+
+
+def is_by_errors(series: Sequence[Series], measure: Measure) -> bool:
+    """Tell whether a figure's accuracies are spaced by their errors: where the best is nearly all, and none is all."""
+    values = [value for one in series for draws in one.draws.values() for value in draws]
+    return measure is ACCURACY and NEARLY_ALL < max(values, default=0.0) < 1
 
 
 def _by_errors(axes: Any) -> None:

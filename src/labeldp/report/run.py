@@ -72,7 +72,10 @@ def _about(run: Run) -> str:
     data = (published.known(data) or data) if data else None
     model = model.get("name") if isinstance(model, dict) else model
     data = f"the table {data}" if "table" in run.recipe else data
-    parts = [str(data or ""), f"model {model}" if isinstance(model, str) else ""]
+    rows, student = run.recipe.get("rows"), run.recipe.get("student") or {}
+    first = f" (the first {rows:,} training rows alone)" if isinstance(rows, int) else ""
+    taught = f" and a student {student['model']}" if "model" in student else ""
+    parts = [f"{data}{first}" if data else "", f"model {model}{taught}" if isinstance(model, str) else ""]
     features = run.recipe.get("features")
     parts.insert(1, f"features {str(features).partition(':')[0]}" if features else "")
     stages = max([stage.stages or stage.stage for stage in run.responses], default=0)

@@ -12,7 +12,7 @@ from typing import Any
 from labeldp.files import renamed_when_whole
 from labeldp.report import page, published, words
 from labeldp.report.against import LOOKS
-from labeldp.report.epsilons import Series, against_epsilon, legend
+from labeldp.report.epsilons import Series, against_epsilon, is_by_errors, legend
 from labeldp.report.svg import BLUE, INK, WIDTH
 from labeldp.reproduce.cookbook import OWN
 from labeldp.reproduce.sheets import Sheet
@@ -64,14 +64,23 @@ def series_of(sheet: Sheet) -> list[Series]:
 
 def figure_of(sheet: Sheet) -> str:
     """Return a sheet's figure as inline SVG."""
-    measure = words.RMSE if published.is_rmse(sheet.name) else words.ACCURACY
-    return against_epsilon(sheet.place, sheet.title, series_of(sheet), measure)
+    return against_epsilon(sheet.place, sheet.title, series_of(sheet), _measure(sheet))
+
+
+def _measure(sheet: Sheet) -> words.Measure:
+    return words.RMSE if published.is_rmse(sheet.name) else words.ACCURACY
 
 
 def write_svg(path: Path, sheets: Sequence[Sheet]) -> Path | None:
     """Write the figures of sheets that have runs, side by side, each with its legend, as one file; None if none has any."""
     drawn = [sheet for sheet in sheets if sheet.cells]
-    return write_panels(path, [Panel(sheet.short_title, figure_of(sheet), legend(series_of(sheet))) for sheet in drawn])
+    return write_panels(path, [Panel(sheet.short_title, figure_of(sheet), _signs(sheet)) for sheet in drawn])
+
+
+def _signs(sheet: Sheet) -> page.Legend:
+    series = series_of(sheet)
+    stretched = is_by_errors(series, _measure(sheet))
+    return [*legend(series), *([("", "muted", "Accuracies are spaced by the ratio of their errors.")] * stretched)]
 
 
 def write_panels(path: Path, panels: Sequence[Panel]) -> Path | None:
@@ -81,7 +90,7 @@ def write_panels(path: Path, panels: Sequence[Panel]) -> Path | None:
     height = HEAD + HEIGHT + LINE_HEIGHT * max(len(panel.legend) for panel in panels) + MARGIN
     width = (WIDTH + MARGIN) * len(panels) + MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
         f"<title>{page.escape('; '.join(dict.fromkeys(panel.title for panel in panels)))}</title><style>{_style()}</style>",
         '<rect width="100%" height="100%" rx="8" fill="var(--card)"/>',
     ]
@@ -105,7 +114,7 @@ def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) ->
         table = page.table(sheet.title, heads, rows) if rows else ""  # subsets stand in the notes alone
         figure = ""
         if sheet.cells:
-            figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=legend(series_of(sheet)))
+            figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=_signs(sheet))
         notes = [page.paragraph(note) for note in sheet.notes]
         body.append(page.section(sheet.place, sheet.title, figure, table, *notes))
     body += more

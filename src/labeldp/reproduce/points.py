@@ -17,12 +17,13 @@ Record = dict[str, Any]
 ALSO_SHOWN = {"figure-top-k": ("figure-split-temperature", "figure-mixup")}
 """Figures whose runs another one shows beside its own."""
 TITLES = {
-    "figure-stages": "Accuracy by the number of stages (after the paper's Figure 1 a)",
-    "figure-curves": "Learning curves of one and of two stages (after the paper's Figure 3)",
-    "figure-split-temperature": "Accuracy by data split and temperature (after the paper's Figure 4 a)",
-    "figure-mixup": "Accuracy by the mixup of both stages (after the paper's Figure 4 b)",
-    "figure-top-k": "Accuracy by stage 1's top-k accuracy (after the paper's Figure 5)",
+    "figure-stages": ("Accuracy by the number of stages", "1 a"),
+    "figure-curves": ("Learning curves of one and of two stages", "3"),
+    "figure-split-temperature": ("Accuracy by data split and temperature", "4 a"),
+    "figure-mixup": ("Accuracy by the mixup of both stages", "4 b"),
+    "figure-top-k": ("Accuracy by stage 1's top-k accuracy", "5"),
 }
+"""What a figure shows, and its number in the paper."""
 PUBLIC = (
     "All accuracies, those on the way and top-k ones too, are on public test rows; training labels are never looked at."
 )
@@ -74,7 +75,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        return TITLES.get(self.name, self.name)
+        return TITLES[self.name][0]
 
     @property
     def drawn(self) -> list[Point]:
@@ -87,7 +88,8 @@ class Figure:
         rows = {f"{n:,} rows" if (n := point.entry.at(point.epsilon).rows) else "all rows" for point in self.drawn}
         least, most = (pick(len(point.runs) for point in self.drawn) for pick in (min, max))
         runs = f"{least}" if least == most else f"{least} to {most}"
-        return f"{', '.join(sorted(names))}, {' or '.join(sorted(rows))}; {runs} run{'s' * (most > 1)} a point"
+        on = f"{', '.join(sorted(names))}, {' or '.join(sorted(rows))}"
+        return f"{on}; {runs} run{'s' * (most > 1)} a point; after the paper's Figure {TITLES[self.name][1]}"
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -109,7 +111,8 @@ class Figure:
     @property
     def notes(self) -> list[str]:
         missing = [point for point in self.points if not point.runs]
-        notes = [f"{len(missing)} of {len(self.points)} points without a run{self._estimated}."] if missing else []
+        notes = [f"{self.conditions}."] if self.drawn else []
+        notes += [f"{len(missing)} of {len(self.points)} points without a run{self._estimated}."] if missing else []
         others = f"{self.left_out} records of other versions of these recipes, or on other data, are not shown."
         notes += [others] if self.left_out else []
         return [*notes, PUBLIC, NOT_A_CHOICE]

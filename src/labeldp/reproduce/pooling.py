@@ -8,9 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from labeldp.report.words import duration
+
 Record = dict[str, Any]
 NAMED = ("dataset", "trust", "recipe", "epsilon", "rows", "metric")
 CELL = (*NAMED, "data")
+BUSY = 0.6
+"""Below this share of its threads' time a timing says little."""
 
 
 @dataclass(frozen=True)
@@ -116,3 +120,14 @@ def estimates(records: Iterable[Record]) -> dict[tuple[str, str, str], Record]:
     """Return the latest estimate per dataset, recipe and epsilon."""
     found = [record for record in records if record["kind"] == "estimate"]
     return {(each["dataset"], each["recipe"], each["epsilon"]): each for each in sorted(found, key=lambda e: e["time"])}
+
+
+def about(hours: float) -> str:
+    """Return an estimate in words.
+
+    >>> about(41.3), about(1.04), about(0.01)
+    ('about 41 h', 'about 1.0 h', 'about 36.0 s')
+    """
+    if hours < 0.1:
+        return f"about {duration(3600 * hours)}"
+    return f"about {hours:.{0 if hours >= 10 else 1}f} h"

@@ -12,7 +12,7 @@ from typing import Any
 from labeldp.report import published
 from labeldp.report.words import duration
 from labeldp.reproduce.cookbook import Entry, hash_of
-from labeldp.reproduce.pooling import Cell, estimates, pooled
+from labeldp.reproduce.pooling import BUSY, Cell, about, estimates, pooled
 
 Record = dict[str, Any]
 
@@ -95,7 +95,7 @@ def in_words(cell: Cell) -> str:
     took = "" if seconds is None else f", {duration(seconds)}{' each' * (cell.runs > 1)}"
     lines = [f"{number(cell.mean, cell.metric)}{spread_in_words(cell)}", f"{_runs(cell)}{took}"]
     lines += [f"{cell.commits} commits"] if cell.commits > 1 else []
-    lines += [f"{cell.hashes} hashes so far"] if cell.hashes > 1 else []
+    lines += [f"{cell.hashes} recipe hashes so far"] if cell.hashes > 1 else []
     return "\n".join(lines + ([f"one of {cell.data_versions} versions of the data"] if cell.data_versions > 1 else []))
 
 
@@ -116,7 +116,7 @@ def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet
     for dataset in dict.fromkeys(datasets):
         for trust in TRUST_MODELS:
             ours = [cell for cell in cells if (cell.dataset, cell.trust) == (dataset, trust)]
-            waits = {key[1:]: _waiting(each["hours"]) for key, each in expected.items() if key[0] == dataset}
+            waits = {key[1:]: _waiting(each) for key, each in expected.items() if key[0] == dataset}
             told = [entry for entry in entries if (entry.data, entry.trust) == (dataset, trust)]
             tried = {cell.recipe for cell in ours if cell.rows is None} | {name for name, _ in waits}
             shown = [each for each in told if each.name in tried or each.name.startswith(OURS) or not have_best]
@@ -134,7 +134,11 @@ def _sheet(
     wanted = targets(dataset, trust) if is_ours else {}
     metric = "rmse" if published.is_rmse(published.known(dataset) or "") else "accuracy"
     whole = {(cell.recipe, cell.epsilon): cell for cell in ours if cell.rows is None}
-    filled = not_run | {key: in_words(cell) for key, cell in whole.items()}
+    old = {cell.recipe_hash for cell in _outdated(whole.values(), entries)}
+    filled = not_run | {
+        key: in_words(cell) + ("\nof an earlier recipe" if cell.recipe_hash in old else "")
+        for key, cell in whole.items()
+    }
     names = sorted({name for name, _ in filled})
     every = {epsilon for _, epsilon in filled} | set(wanted)
     every |= {epsilon for points in known.values() for epsilon in points}
@@ -147,7 +151,7 @@ def _sheet(
         rows.append(tuple(row))
     heads = ("epsilon", *(HEADS[method] for method in known), *names, *(["target"] if wanted else []))
     told = [*_remarks(dataset, known, is_drawn=bool(whole)), *verdicts(whole, wanted, trust, metric)]
-    told += [*_outdated(whole.values(), entries), *_subsets(ours)]
+    told += _subsets(ours)
     return Sheet(table, dataset, trust, heads, tuple(rows), tuple(whole.values()), (PROMISES[trust], *told))
 
 
@@ -162,8 +166,9 @@ def _published(dataset: str, trust: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def _waiting(hours: float) -> str:
-    return f"{NOT_RUN}:\nabout {hours:.{0 if hours >= 10 else 1}f} h"
+def _waiting(estimate: Record) -> str:
+    busy = ",\ntimed on a busy machine" if estimate.get("processor_share", 1) < BUSY else ""
+    return f"{NOT_RUN}:\n{about(estimate['hours'])}{busy}"
 
 
 def _remarks(dataset: str, known: dict[str, Any], *, is_drawn: bool) -> list[str]:
@@ -171,7 +176,12 @@ def _remarks(dataset: str, known: dict[str, Any], *, is_drawn: bool) -> list[str
     name = published.known(dataset) or ""
     shown = {*known, *(published.POINTS.get(name, {}) if is_drawn else ())}
     keys = [published.PROJECTIONS] * (published.PROJECTIONS in shown) + [name]
-    return [published.NOTES[key] for key in keys if key in published.NOTES]
+    in_plot = published.PROJECTIONS not in known
+    return [
+        f"{'In the plot, ' * (in_plot and key == published.PROJECTIONS)}{published.NOTES[key]}"
+        for key in keys
+        if key in published.NOTES
+    ]
 
 
 def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust: str, metric: str) -> list[str]:
@@ -192,12 +202,10 @@ def is_of(cell: Cell, entries: Iterable[Entry]) -> bool:
     return cell.recipe_hash in {hash_of(entry.at(cell.epsilon)) for entry in entries if entry.name == cell.recipe}
 
 
-def _outdated(cells: Iterable[Cell], entries: list[Entry]) -> list[str]:
-    """Name the cells whose recipe has changed since it was run."""
+def _outdated(cells: Iterable[Cell], entries: list[Entry]) -> list[Cell]:
+    """Return the cells whose recipe has changed since it was run."""
     packaged = {entry.name for entry in entries}
-    old = [cell for cell in cells if cell.recipe in packaged and not is_of(cell, entries)]
-    named = ", ".join(f"{cell.recipe} at epsilon {cell.epsilon}" for cell in old)
-    return [f"Of an earlier recipe, and not run again yet: {named}."] if old else []
+    return [cell for cell in cells if cell.recipe in packaged and not is_of(cell, entries)]
 
 
 def misses(cell: Cell, target: float) -> bool:
@@ -208,7 +216,7 @@ def _subsets(ours: list[Cell]) -> list[str]:
     """Name figures of subsets, which stand in no table."""
     return [
         f"Of a subset, not comparable: {cell.recipe} at epsilon {cell.epsilon} on {cell.rows:,} rows: "
-        f"{number(cell.mean, cell.metric)} ({_runs(cell)})."
+        f"{number(cell.mean, cell.metric)}{spread_in_words(cell)} ({_runs(cell)})."
         for cell in ours
         if cell.rows is not None
     ]
