@@ -94,6 +94,12 @@ def test_a_missing_ledger_is_an_error_and_is_not_created(path):
     assert list(path.parent.iterdir()) == []
 
 
+def test_the_folder_of_a_ledger_is_told_from_a_ledger(tmp_path):
+    create_ledger(tmp_path / "ledger", budget="1")
+    with pytest.raises(LedgerError, match=f"{tmp_path} is a folder, .* {tmp_path / 'ledger'}: name that"):
+        Ledger(tmp_path)
+
+
 def test_a_ledger_that_vanishes_while_it_is_open_is_an_error_and_is_not_created(path):
     vault = open_vault(create_ledger(path, budget="2").path)
     path.unlink()

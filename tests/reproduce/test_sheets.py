@@ -176,7 +176,10 @@ def test_the_plot_has_ours_and_every_published_method(tmp_path):
     assert text.count("</tspan> paper LP-2ST<") == text.count("</tspan> paper LP-2ST (local)<") == 1
     assert "LP-2ST, epsilon 4: 99.24" in text and "ours: best-local, epsilon 1: 98.10" in text
     page = write_page(tmp_path / "page.html", found.values()).read_text()
-    assert "98.10 ± 0.14, 2 runs, 10.0 s each" in page and "Targets missed: epsilon 1" in page
+    assert (
+        "<td>98.10 ± 0.14<small>2 runs, 10.0 s each<br>of an earlier recipe</small></td>" in page
+        and "Targets missed: epsilon 1" in page
+    )
 
 
 def test_without_runs_there_is_nothing_to_plot(tmp_path):

@@ -67,6 +67,8 @@ class Ledger:
 
     @staticmethod
     def _check_file(path: Path) -> None:
+        if (path / "ledger").is_file():
+            raise LedgerError(f"{path} is a folder, such as a run's. The ledger in it is {path / 'ledger'}: name that.")
         if not path.is_file():
             raise LedgerError(
                 f"There is no ledger at {path}. A missing ledger is never replaced by an empty one: restore it, or make a "

@@ -32,7 +32,7 @@ ledger_option = click.option(
     "--ledger",
     required=True,
     type=click.Path(path_type=Path),
-    help="The ledger's file, made with 'labeldp vault create'.",
+    help="The ledger's file: made with 'labeldp vault create', or RUN/ledger of a run that made its own.",
 )
 
 

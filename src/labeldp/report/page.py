@@ -66,10 +66,15 @@ def figure(heading: str, svg: str, *, caption: str, legend: Legend = ()) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, words: Sequence[int] = ()) -> str:
-    """Return a table that scrolls inside its own box; the columns in `words` hold words, the others numbers."""
+    """Return a table that scrolls inside its own box; the columns in `words` hold words, the others numbers.
+
+    What stands on further lines of a cell is told small, below the first.
+    """
 
     def cell(tag: str, column: int, value: str) -> str:
-        return f"<{tag}{_class('words' if column in words else '')}>{escape(value)}</{tag}>"
+        first, *more = map(escape, value.split("\n"))
+        small = f"<small>{'<br>'.join(more)}</small>" if more else ""
+        return f"<{tag}{_class('words' if column in words else '')}>{first}{small}</{tag}>"
 
     top = "".join(cell("th", column, name) for column, name in enumerate(head))
     body = "".join(f"<tr>{''.join(cell('td', c, value) for c, value in enumerate(row))}</tr>" for row in rows)

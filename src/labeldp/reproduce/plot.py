@@ -110,8 +110,7 @@ def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) ->
     body = []
     for sheet in sheets:
         heads = [head.replace("\n", " ") for head in sheet.heads]
-        rows = [[_in_one_line(cell) for cell in row] for row in sheet.rows]
-        table = page.table(sheet.title, heads, rows) if rows else ""  # subsets stand in the notes alone
+        table = page.table(sheet.title, heads, sheet.rows) if sheet.rows else ""  # subsets stand in the notes alone
         figure = ""
         if sheet.cells:
             figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=_signs(sheet))
@@ -122,10 +121,6 @@ def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) ->
     about = "Every run of a recipe's latest version is pooled, none is picked; each look at a test set is logged."
     html = page.frame("The paper's tables, and ours", eyebrow="labeldp reproduce", about=about, top="", body=body)
     return page.write(path, html)
-
-
-def _in_one_line(cell: str) -> str:
-    return cell.replace(":\n", ": ").replace("\n", ", ")
 
 
 def _named(method: str, beside: str) -> str:
