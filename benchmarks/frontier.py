@@ -92,6 +92,7 @@ class Student:
     """Twice as much where images are larger."""
     cutout: int = 0
     consistency: float = 0.0
+    precision: str = "float32"
 
     def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
         flip = inputs.name != "mnist" and self.crop > 0
@@ -107,6 +108,7 @@ class Student:
             consistency=self.consistency,
             augmentation=Augmentation(crop=crop, flip=flip, cutout=self.cutout),
             mirror=flip,
+            precision=self.precision,
             seed=draw,
         )
         lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds, share=self.share)
@@ -166,6 +168,7 @@ STUDENTS = {
     "posterior, consistency 1": Student(consistency=1.0),
     "posterior, medium-conv": Student(model="medium-conv"),
     "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
+    "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
 }
 USUAL = "balanced groups, three stages"
 WITH_STUDENTS = (

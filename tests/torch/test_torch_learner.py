@@ -413,3 +413,20 @@ def test_consistency_compares_an_augmented_image_with_the_image_as_it_is(monkeyp
 def test_consistency_needs_averaged_weights_and_no_mixup(wrong):
     with pytest.raises(InvalidArgument, match="give averaging, and leave out mixup"):
         TorchLearner(network(), **wrong)
+
+
+def test_training_in_bfloat16_is_near_training_in_float32_and_leaves_weights_and_predictions_in_it():
+    X = features()
+    release = release_of(X, ldp.RandomizedResponse("1"))
+    exact, quick = (
+        TorchLearner(network(), epochs=2, batch_size=16, learning_rate=0.05, precision=precision).fit(X, release)
+        for precision in ("float32", "bfloat16")
+    )
+    difference = np.abs(exact.predict_proba(X) - quick.predict_proba(X)).max()
+    assert 0 < difference < 0.05
+    assert all(value.dtype == torch.float32 for value in quick.module_.state_dict().values())
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(InvalidArgument, match="precision must be one of 'float32', 'bfloat16'"):
+        TorchLearner(network(), precision="float16")

@@ -157,6 +157,7 @@ class Student:
     ----------
     rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
     flip : also predicts the mean over an image and its mirror image.
+    precision : what it is trained in, "float32" or "bfloat16"; None for the first.
     """
 
     model: str
@@ -172,6 +173,7 @@ class Student:
     crop: int = 0
     flip: bool = False
     cutout: int = 0
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         checks.integer(**{"student.rounds": self.rounds}, at_least=1)

@@ -6,6 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -34,6 +35,7 @@ from labeldp.torch.schedules import SCHEDULES
 T = TypeVar("T")
 
 PREDICT_AT_ONCE = 1000
+PRECISIONS = ("float32", "bfloat16")
 ADAMS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
@@ -56,6 +58,8 @@ class TorchLearner:
     averaging : decay of an exponential moving average of the weights, which then predicts; None for none.
     consistency : weight of a second loss, growing from 0 over training: each image as it was augmented is to be told as
         the averaged weights tell it as it is. Needs averaging, and goes without mixup.
+    precision : what convolutions and products are computed in while training, "float32" or "bfloat16", which is faster on
+        processors that know it. Weights, losses and predictions stay float32.
     seed : of shuffling, mixup, augmentation and dropout. No seed reaches privacy noise.
     fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
         Tried on CPUs, alone and with two processes. Not tried on a GPU.
@@ -78,6 +82,7 @@ class TorchLearner:
         averaging: float | None = None,
         consistency: float = 0.0,
         mirror: bool = False,
+        precision: str = "float32",
         seed: int = 0,
         fabric: Fabric | None = None,
     ) -> None:
@@ -89,6 +94,7 @@ class TorchLearner:
         self.batch_size = checks.integer(batch_size=batch_size, at_least=1)
         self.optimizer = checks.one_of(("sgd", *ADAMS), optimizer=optimizer)
         self.schedule = checks.one_of(tuple(SCHEDULES), schedule=schedule)
+        self.precision = checks.one_of(PRECISIONS, precision=precision)
         self.seed = checks.integer(seed=seed, at_least=0, at_most=2**63 - 1)
         self.learning_rate, self.momentum = float(learning_rate), float(momentum)
         self.weight_decay, self.mixup = float(weight_decay), float(mixup)
@@ -228,6 +234,7 @@ class TorchLearner:
         fabric, schedule = self.fabric, SCHEDULES[self.schedule]
         mixing = batches.mixing(self.seed, epoch, self.mixup) if self.mixup else None
         total = torch.zeros((), device=fabric.device)
+        forward = module if self.precision == "float32" else partial(in_bfloat16, module)
         module.train()
         with torch.random.fork_rng():
             torch.manual_seed(torch_seed(self.seed, epoch, fabric.global_rank))
@@ -238,9 +245,9 @@ class TorchLearner:
                 inputs = self._inputs(X, data.rows[chosen], epoch)
                 targets = data.targets[torch.from_numpy(chosen)].to(fabric.device)
                 if mixing is not None:
-                    losses = mixed_loss(module, inputs, targets, float(mixing[number]), data.loss)
+                    losses = mixed_loss(forward, inputs, targets, float(mixing[number]), data.loss)
                 else:
-                    losses = data.loss(logits := module(inputs), targets)
+                    losses = data.loss(logits := forward(inputs), targets)
                     if average is not None and self.consistency:
                         weight = self.consistency * step / (self.epochs * batches.steps)
                         plain = as_input(gather(X, data.rows[chosen], fabric.device))
@@ -339,6 +346,13 @@ class TorchLearner:
         twin = copy.copy(self)
         twin.module, twin.module_ = copy.deepcopy(self.module, memo), copy.deepcopy(self.module_, memo)
         return twin  # the fabric, which holds processes and devices, is shared
+
+
+def in_bfloat16(module: Any, inputs: Tensor) -> Tensor:
+    """Return a module's logits, as float32, of convolutions and products in bfloat16."""
+    with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
+        logits: Tensor = module(inputs)
+    return logits.float()
 
 
 def mixed_loss(module: Any, inputs: Tensor, targets: Tensor, lam: float, loss: Any) -> Tensor:

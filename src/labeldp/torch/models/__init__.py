@@ -1,6 +1,13 @@
 """Networks by name, built from a public description of their inputs."""
 
-from labeldp.torch.models import inception, ratings, recommender, resnet, small  # noqa: F401 - each registers its own
+from labeldp.torch.models import (  # noqa: F401 - each registers its own
+    inception,
+    ratings,
+    recommender,
+    resnet,
+    small,
+    whitened,
+)
 from labeldp.torch.models.recommender import expected_value
 from labeldp.torch.models.registry import build, names, register
 

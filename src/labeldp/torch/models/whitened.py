@@ -1,0 +1,109 @@
+"""A wider network that few epochs suffice for: after Jordan 2024, 94 % on CIFAR-10 in 3.29 Seconds on a Single GPU.
+
+What makes it quick, and is kept: a first layer of 2×2 filters that whiten the patches of the images, which is learned from
+public inputs alone, before training; few, wide layers with maxima in between; convolutions that begin as the identity, as
+far as their channels go. Widths are narrower than there, for CPUs; norms and training are our usual ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from labeldp.errors import InvalidArgument
+from labeldp.torch.batches import as_input
+from labeldp.torch.models.inputs import Inputs, image_shape
+from labeldp.torch.models.registry import register
+
+WIDTHS = (64, 128, 256)
+SIDE = 2
+"""Of the patches."""
+FLOOR = 5e-4
+"""Added to their variances, of pixels in [0, 1]."""
+SEEN = 5000
+"""Images whose patches are whitened; they stand for the others."""
+LEAST_SIDE = 16
+
+
+class Whitening(nn.Module):
+    """Two filters of opposite signs for each principal component of the patches, and a bias that is learned."""
+
+    filters: Tensor
+    mean: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        size = channels * SIDE * SIDE
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("filters", torch.eye(size).repeat(2, 1).reshape(2 * size, channels, SIDE, SIDE))
+        self.bias = nn.Parameter(torch.zeros(2 * size))
+
+    def see(self, images: Tensor) -> None:
+        """Take in the mean and the covariance of the images' patches. Public: no label is read."""
+        some = torch.linspace(0, len(images) - 1, min(SEEN, len(images))).long()
+        patches = functional.unfold(as_input(images[some]).contiguous(), SIDE).transpose(1, 2).flatten(0, 1).double()
+        mean = patches.mean(dim=0)
+        variances, axes = torch.linalg.eigh((patches - mean).T @ (patches - mean) / len(patches))
+        filters = (axes / torch.sqrt(variances.clamp(min=0) + FLOOR)).T
+        self.mean.copy_(mean)
+        self.filters.copy_(torch.cat([filters, -filters]).reshape(self.filters.shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        shift = self.filters.flatten(1) @ self.mean
+        return functional.conv2d(x, self.filters, self.bias - shift)
+
+
+class Group(nn.Sequential):
+    """Two convolutions, the size halved after the first."""
+
+    def __init__(self, c_in: int, c_out: int) -> None:
+        super().__init__(
+            _identity(c_in, c_out),
+            nn.MaxPool2d(2),
+            nn.BatchNorm2d(c_out),
+            nn.GELU(),
+            _identity(c_out, c_out),
+            nn.BatchNorm2d(c_out),
+            nn.GELU(),
+        )
+
+
+class WhitenedConv(nn.Sequential):
+    """32 -> 31 -> 15 -> 7 -> 3 -> 1."""
+
+    def __init__(self, channels: int, n_classes: int) -> None:
+        widths = (2 * channels * SIDE * SIDE, *WIDTHS)
+        super().__init__(
+            Whitening(channels),
+            nn.GELU(),
+            *(Group(c_in, c_out) for c_in, c_out in itertools.pairwise(widths)),
+            nn.AdaptiveMaxPool2d(1),
+            nn.Flatten(),
+            nn.Linear(widths[-1], n_classes),
+        )
+
+    def see(self, images: Tensor) -> None:
+        """Take in public images, before training."""
+        whitening = self[0]
+        assert isinstance(whitening, Whitening)
+        whitening.see(images)
+
+
+@register("whitened-conv", takes=("image",))
+def whitened_conv(inputs: Inputs, n_classes: int) -> nn.Module:
+    channels, height, width = image_shape(inputs)
+    if min(height, width) < LEAST_SIDE:
+        raise InvalidArgument(
+            f"images must be at least {LEAST_SIDE}×{LEAST_SIDE} for whitened-conv, got {height}×{width}: try 'mlp'."
+        )
+    return WhitenedConv(channels, n_classes)
+
+
+def _identity(c_in: int, c_out: int) -> nn.Conv2d:
+    """Return a convolution whose first channels begin as copies of its inputs; the others are drawn."""
+    convolution = nn.Conv2d(c_in, c_out, 3, padding=1, bias=False)
+    nn.init.dirac_(convolution.weight.data[: min(c_in, c_out)])
+    return convolution

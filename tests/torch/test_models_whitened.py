@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import labeldp as ldp
+from labeldp.errors import InvalidArgument
+from labeldp.torch import TorchLearner, models
+from labeldp.torch.models.whitened import FLOOR
+
+IMAGES = {"kind": "image", "shape": [3, 32, 32]}
+
+
+def images(n=40):
+    rng = np.random.default_rng(0)
+    smooth = rng.integers(0, 256, (n, 3, 8, 8)).repeat(4, axis=2).repeat(4, axis=3)
+    return (smooth // 2 + rng.integers(0, 100, (n, 3, 32, 32))).astype(np.uint8)
+
+
+def patches_of(x):
+    found = [
+        x[:, :, i : i + 2, j : j + 2].reshape(len(x), -1) for i in range(x.shape[2] - 1) for j in range(x.shape[3] - 1)
+    ]
+    return np.concatenate(found).astype(np.float64)
+
+
+def test_the_first_layer_makes_patches_uncorrelated_and_of_variance_one():
+    X = images()
+    module = models.build("whitened-conv", IMAGES, 10)
+    module.see(torch.as_tensor(X))
+    with torch.inference_mode():
+        told = module[0](torch.as_tensor(X) / 255).permute(0, 2, 3, 1).flatten(0, 2).double().numpy()
+    variances = np.linalg.eigvalsh(np.cov(patches_of(X / 255).T, bias=True))
+    covariance = np.cov(told[:, :12].T, bias=True)
+    assert np.allclose(covariance, np.diag(variances / (variances + FLOOR)), atol=1e-3)
+    assert np.allclose(told[:, :12].mean(axis=0), 0, atol=1e-3)
+    assert np.array_equal(told[:, 12:], -told[:, :12])
+
+
+def test_convolutions_begin_as_the_identity_as_far_as_their_channels_go():
+    module = models.build("whitened-conv", IMAGES, 10)
+    convolutions = [m for m in module.modules() if isinstance(m, nn.Conv2d)]
+    assert [(m.in_channels, m.out_channels) for m in convolutions] == [
+        (24, 64),
+        (64, 64),
+        (64, 128),
+        (128, 128),
+        (128, 256),
+        (256, 256),
+    ]
+    for each in convolutions:
+        x = torch.rand(1, each.in_channels, 6, 6)
+        assert torch.allclose(each(x)[:, : each.in_channels], x, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [[1, 28, 28], [3, 32, 32], [1, 16, 16]])
+def test_it_reads_images_of_at_least_16_pixels_square(shape):
+    module = models.build("whitened-conv", {"kind": "image", "shape": shape}, 7).eval()
+    assert module(torch.rand(2, *shape)).shape == (2, 7)
+
+
+def test_smaller_images_are_refused():
+    with pytest.raises(InvalidArgument, match="at least 16×16"):
+        models.build("whitened-conv", {"kind": "image", "shape": [1, 15, 28]}, 10)
+
+
+def test_whitening_is_not_trained_and_is_part_of_the_saved_model(tmp_path):
+    X, labels = images(), np.arange(40) % 2
+    vault = ldp.LabelVault(labels, classes=2, budget="1")
+    release = vault.release(ldp.RandomizedResponse("1"))
+    learner = TorchLearner(models.build("whitened-conv", IMAGES, 2), epochs=2, batch_size=8, learning_rate=0.01)
+    learner.fit(X, release)
+    twin = models.build("whitened-conv", IMAGES, 2)
+    twin.see(torch.as_tensor(X))
+    assert torch.equal(learner.module_[0].filters, twin[0].filters)
+    assert not torch.equal(learner.module_[0].bias, twin[0].bias)
+    learner.save(tmp_path / "model")
+    again = TorchLearner(models.build("whitened-conv", IMAGES, 2)).load(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(X), learner.predict_proba(X))
