@@ -141,6 +141,9 @@ TEACHERS = {
     "counts, clusters of twice the rows (curator)": replace(COUNTS, rows_by_epsilon=40),
     "a twentieth on counts, then groups in two stages (curator)": Teacher(counts=0.05, split=(0.4, 0.6)),
     "a twentieth on counts, then groups in three stages (curator)": Teacher(counts=0.05),
+    "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)": Teacher(
+        counts=0.05, weight_decay=6e-3
+    ),
     "a quarter on counts, then groups in one stage (curator)": Teacher(counts=0.25, split=(1.0,)),
     "a quarter on counts, then groups in two stages (curator)": Teacher(counts=0.25, split=(0.4, 0.6)),
     "half on counts, then groups in two stages (curator)": Teacher(counts=0.5, split=(0.4, 0.6)),
@@ -176,6 +179,7 @@ WITH_STUDENTS = (
     "three stages, weight decay 6e-3",
     "counts, weight decay 1e-3 (curator)",
     "a twentieth on counts, then groups in three stages (curator)",
+    "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)",
 )
 
 

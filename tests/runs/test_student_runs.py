@@ -49,6 +49,19 @@ def test_the_loaded_run_predicts_what_both_models_say_together(run):
     assert not np.allclose(both, loaded._taught(images))
 
 
+def test_a_teacher_without_a_share_has_no_part_in_what_is_predicted(run, with_student, cache, tmp_path):
+    quick = with_student.changed({"student.share": 0.0, "student.precision": "bfloat16"})
+    alone = runs.train_again(quick, run.path, tmp_path / "alone", cache=cache)
+    loaded = ldp.load(alone.path)
+    told = loaded._student.predict_proba(DIGITS.X_test)
+    np.testing.assert_allclose(loaded.predict_proba(DIGITS.X_test), told, rtol=1e-5, atol=1e-7)
+    assert last(alone.records(), "test")["accuracy"] == pytest.approx((told.argmax(1) == DIGITS.test_labels).mean())
+
+
+def test_settings_that_a_recipe_leaves_out_are_not_in_its_hash(with_student):
+    assert "share" not in with_student.toml() and "precision" not in with_student.toml()
+
+
 def test_a_student_costs_nothing(run, recipe):
     assert run.certificate()["guarantee"].startswith("Label differential privacy with epsilon 2 ")
     assert [query["labels charged"] for query in run.certificate()["queries"]] == [4, 98, 98]
@@ -71,6 +84,7 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
     [
         ({"student.model": "logistic"}, "one of torch's networks"),
         ({"student.rounds": 0}, "student.rounds"),
+        ({"student.share": 1.5}, "student.share must be between 0 and 1"),
         ({"student.colour": 1}, "knows no 'colour'"),
         ({"features": "arrays:a.npy,b.npy"}, "not for a file or arrays"),
     ],

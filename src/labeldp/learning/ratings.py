@@ -27,8 +27,6 @@ ROUNDS = (("items", 1), ("users", 0))
 CODE_BITS = 8
 SPREAD = 0.8
 """Variance of a rating around what a model can say of it: errors that are published for five stars are about 0.9."""
-PIECE = 0.5
-"""The variance of a piece's ratings, taken together, over that of its sum's noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +57,7 @@ class RatingSums:
     ----------
     coordinates : of users and of items, as `labeldp.features.pairs.pair_coordinates` gives them. Public.
     share : of epsilon that the items' sums cost; the users' cost the rest.
+    piece : the variance of a piece's ratings, taken together, over that of its sum's noise: how large pieces are.
 
     Privacy
     -------
@@ -68,6 +67,7 @@ class RatingSums:
 
     coordinates: tuple[Floats, Floats]
     share: float = 0.4
+    piece: float = 0.5
 
     sums_: list[SumRelease] = field(default_factory=list, init=False, repr=False)
     numbers_: Numbers | None = field(default=None, init=False, repr=False)
@@ -145,7 +145,7 @@ class RatingSums:
 
     def rounds(self, pairs: Index, mechanisms: list[Sums]) -> list[Round]:
         """Return what is asked, with its pieces: they are made from the pairs each time, and never believed from a file."""
-        sizes = [PIECE * noise_variance(each) / SPREAD for each in mechanisms]
+        sizes = [self.piece * noise_variance(each) / SPREAD for each in mechanisms]
         pieces = [self.groups(pairs, side, size) for (_, side), size in zip(ROUNDS, sizes, strict=True)]
         return [Round(*of, how, groups) for of, how, groups in zip(ROUNDS, mechanisms, pieces, strict=True)]
 

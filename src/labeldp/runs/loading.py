@@ -55,7 +55,10 @@ class Run:
         features. Of a table of one's own X is a DataFrame with its columns; see `labeldp.datasets.table.read_features`.
         """
         taught = self._taught(X)
-        return taught if self._student is None else together(taught, self._student.predict_proba(X))
+        how = self.recipe.student
+        if how is None or self._student is None:
+            return taught
+        return together(taught, self._student.predict_proba(X), share=how.teachers_share)
 
     def _taught(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the probabilities of the last stage's model."""

@@ -14,6 +14,7 @@ from labeldp.budget import Epsilon
 from labeldp.datasets.catalogue import FILES, LOADERS
 from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
+from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior, UnbiasedResponse
 from labeldp.runs import specs
 from labeldp.runs.families import SKLEARN_MODELS, family_of, means_nothing, unknown_model
@@ -158,6 +159,7 @@ class Student:
     rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
     flip : also predicts the mean over an image and its mirror image.
     precision : what it is trained in, "float32" or "bfloat16"; None for the first.
+    share : the teacher's part in what both say together, after each round and in the end; None for a quarter.
     """
 
     model: str
@@ -174,11 +176,18 @@ class Student:
     flip: bool = False
     cutout: int = 0
     precision: str | None = None
+    share: float | None = None
 
     def __post_init__(self) -> None:
         checks.integer(**{"student.rounds": self.rounds}, at_least=1)
         if family_of(self.model) == "sklearn":
             raise InvalidArgument(f"student.model must be one of torch's networks, got {self.model}.")
+        if not 0 <= self.teachers_share <= 1:
+            raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
+
+    @property
+    def teachers_share(self) -> float:
+        return TEACHERS_SHARE if self.share is None else self.share
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from labeldp import metrics
 from labeldp.datasets import Dataset
 from labeldp.learning import Learner, Lesson, MultiStage, together
+from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.runs import learners
 from labeldp.runs.folder import Record, RunFolder, Watch
 from labeldp.runs.grades import tested
@@ -30,6 +31,7 @@ class Pupil:
     learner: Learner
     data: Dataset
     rounds: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,21 @@ class FinalModel:
     read: Dataset
     student: Learner | None = None
     inputs: Dataset | None = None
+    share: float = TEACHERS_SHARE
 
     def predict_proba(self, rows: NDArray[np.int64]) -> Probabilities:
         """Return the probabilities of rows of the vault."""
         taught = self.teacher.predict_proba(self.read.X[rows])
         if self.student is None or self.inputs is None:
             return taught
-        return together(taught, self.student.predict_proba(self.inputs.X[rows]))
+        return together(taught, self.student.predict_proba(self.inputs.X[rows]), share=self.share)
 
     def test(self) -> Record:
         """Return how student and teacher do on public test rows, together."""
         assert self.student is not None and self.inputs is not None
         taught = self.teacher.predict_proba(self.read.X_test)
-        return tested(self.read, together(taught, self.student.predict_proba(self.inputs.X_test)))
+        learned = self.student.predict_proba(self.inputs.X_test)
+        return tested(self.read, together(taught, learned, share=self.share))
 
     def save(self, folder: RunFolder) -> None:
         if self.student is not None:
@@ -67,7 +71,7 @@ def of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess) -> Pupil | No
     with learners.needs_torch(recipe.student.model):
         learner = learners.student_of(recipe, data, fabric)
     learner.check(data.X, len(data.classes))
-    return Pupil(learner, data, recipe.student.rounds)
+    return Pupil(learner, data, recipe.student.rounds, recipe.student.teachers_share)
 
 
 def taught(
@@ -82,7 +86,7 @@ def taught(
     if pupil is None:
         return FinalModel(stages.model_, read)
     number, tell = stages.trainings + 1, watch or _nobody
-    lesson = Lesson.of(stages, read.X, rounds=pupil.rounds)
+    lesson = Lesson.of(stages, read.X, rounds=pupil.rounds, share=pupil.share)
     tell(
         {
             "kind": "student",
@@ -107,7 +111,7 @@ def taught(
         checkpoint=lambda done: folder.path / f"checkpoint-student-{done}.pt",
         watch=epoch_ended if watch is not None else None,
     )
-    model = FinalModel(stages.model_, read, learner, pupil.data)
+    model = FinalModel(stages.model_, read, learner, pupil.data, pupil.share)
     if read.public_test is not None:
         tell({"kind": "test", "stage": number, **model.test()})
     return model
