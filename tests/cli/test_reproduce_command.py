@@ -163,6 +163,13 @@ def test_nothing_to_show_is_said_with_the_papers_figures(shell):
     assert not Path("results").exists()
 
 
+def test_an_estimate_times_every_network_that_a_recipe_has_at_some_epsilon(shell):
+    Path("wider.toml").write_text(QUICK + '[at."2".training]\nepochs = 3\n')
+    assert shell("mnist --recipe wider.toml --estimate")[2].count("timing an epoch") == 1
+    Path("wider.toml").write_text(QUICK + '[at."2"]\nmodel = "mlp"\n')
+    assert shell("mnist --recipe wider.toml --estimate")[2].count("timing an epoch") == 2
+
+
 def test_an_estimate_is_recorded_without_a_look(shell):
     code, out, err = shell("mnist --recipe quick.toml --epsilon 2 --estimate --json")
     (record,) = json.loads(out)

@@ -22,7 +22,7 @@ RESULTS = Results(PROJECT / "benchmarks" / "results")
 def benchmark(monkeypatch):
     """Scripts of benchmarks/, by name."""
     monkeypatch.syspath_prepend(PROJECT / "benchmarks")
-    for name in ("summary", "frontier"):
+    for name in ("summary", "frontier", "ratings"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module
 
@@ -37,6 +37,12 @@ def test_the_table_of_ideas_is_of_all_that_is_recorded(benchmark):
     records, page = frontier.read(frontier.RESULTS), frontier.PAGE.read_text(encoding="utf-8")
     for shown in (frontier.table(records), frontier.spent(records)):
         assert f"\n{shown}\n" in page, "python benchmarks/frontier.py --page"
+
+
+def test_the_table_of_ratings_is_of_all_that_is_recorded(benchmark):
+    ratings = benchmark("ratings")
+    page = ratings.PAGE.read_text(encoding="utf-8")
+    assert f"\n{ratings.table(ratings.read(ratings.RESULTS))}\n" in page, "python benchmarks/ratings.py --page"
 
 
 @pytest.mark.parametrize("table", [table for table in tables() if pooled(RESULTS.records(table))])

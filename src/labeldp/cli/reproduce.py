@@ -263,23 +263,25 @@ def _progress(job: Job, out: Path) -> Iterator[Any]:
 def _estimate(
     cells: list[tuple[Entry, str]], results: Results, data_dir: Path | None, cache: Path | None
 ) -> list[dict[str, Any]]:
-    """Time one epoch of each recipe, at the first of its epsilons, and record what each epsilon would take."""
+    """Time one epoch of each recipe, once for all epsilons of the same networks, and record what each would take."""
     from labeldp.reproduce import Job, estimated
     from labeldp.reproduce.estimate import measured
     from labeldp.reproduce.pooling import BUSY, about
 
-    timed: dict[str, Any] = {}
+    timed: dict[tuple[Any, ...], Any] = {}
     made = []
     for entry, epsilon in cells:
-        if entry.name not in timed:
+        recipe = entry.at(epsilon)
+        networks = (entry.name, recipe.model, recipe.features, recipe.training.batch_size, recipe.student)
+        if networks not in timed:
             _say(f"{entry.name}: timing an epoch on {entry.data}, with made-up labels.")
             with _stoppable(lambda: "Stopped. Estimates that were made before are recorded."):
-                timed[entry.name] = measured(entry.at(epsilon), data_dir=data_dir, cache=cache)
-            if timed[entry.name].processor_share < BUSY:
-                got = f"{timed[entry.name].processor_share:.0%}"
+                timed[networks] = measured(recipe, data_dir=data_dir, cache=cache)
+            if timed[networks].processor_share < BUSY:
+                got = f"{timed[networks].processor_share:.0%}"
                 _say(f"The machine was busy: the timing got {got} of its threads' time. Estimate again on free cores.")
         command = f"{Job(entry, epsilon).command} --estimate"
-        record = estimated(entry, epsilon, timed[entry.name], command)
+        record = estimated(entry, epsilon, timed[networks], command)
         results.append(entry.table, record)
         made.append(record)
         _say(
