@@ -2,8 +2,9 @@
 
 10,000 rows of the training set are set aside and released once, by randomized response at epsilon 4; what an idea gives on
 the others is graded on these answers (accuracy without bias; the mean log-likelihood, which is quieter, decides). Neither
-true labels nor the test split are looked at. All ideas share the hold-out, and students of one draw share their teacher's
-releases, so that differences are less noisy than the figures: answers are kept, with ledgers, in the cache. Records go to
+true labels nor the test split are looked at. All ideas in a cache share its hold-out, and students of one draw share their
+teacher's releases, so that differences are less noisy than the figures: answers are kept, with ledgers, in the cache, and
+records name their ledgers. A new cache has a new hold-out, and a column of its own. Records go to
 benchmarks/results/frontier.json as they come (a second run goes on where the first stopped), tables to docs/frontier.md.
 """
 
@@ -202,6 +203,7 @@ class Inputs:
             vault = self.data.vault(ledger=self.asked("hold-out", budget=HELD_EPSILON) / "ledger")
             vault.release(ldp.RandomizedResponse(HELD_EPSILON), self.held, name="hold-out").save(file)
         self.hold_out = Release.load(file)
+        self.hold_out_id: str = self.hold_out.receipt.ledger["id"]
 
     def asked(self, question: str, *, budget: str) -> Path:
         """Return the folder of a question's answers, with its ledger: whoever asks it again is given the same ones."""
@@ -242,7 +244,9 @@ def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, s
     began = time.perf_counter()
     teacher = idea.fit(inputs, epsilon, draw, name=name)
     taught = teacher.predict_proba(inputs.features(idea.centroids)[inputs.held])
-    about = {"dataset": inputs.name, "epsilon": epsilon, "draw": draw, "teacher": name}
+    about = {"dataset": inputs.name, "epsilon": epsilon, "draw": draw, "teacher": name, "hold_out": inputs.hold_out_id}
+    answers = teacher.releases_[0] if teacher.releases_ else teacher.counts_
+    about["asked"] = answers.receipt.ledger["id"]
     yield about | {"student": None, "seconds": time.perf_counter() - began} | inputs.grade(taught)
     for each in students:
         began = time.perf_counter()
@@ -255,8 +259,8 @@ def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, s
 
 def table(records: list[Record]) -> str:
     """Return one row per idea: accuracy and log-likelihood on noisy hold-outs, by dataset and epsilon, mean over draws."""
-    cells = sorted({_of(each) for each in records}, key=lambda cell: (cell[0], float(cell[1])))
-    heads = [f"{name}, ε {epsilon}" for name, epsilon in cells]
+    cells = sorted({_of(each) for each in records}, key=lambda cell: (cell[0], float(cell[1]), cell[2]))
+    heads = [f"{name}, ε {epsilon}{f', hold-out {of[:4]}' if of else ''}" for name, epsilon, of in cells]
     lines = [f"| idea | {' | '.join(heads)} |", "|---|" + "---|" * len(cells)]
     ideas = list(dict.fromkeys((each["teacher"], each["student"]) for each in records))
     order = {name: number for number, name in enumerate([*TEACHERS, *STUDENTS])}
@@ -271,18 +275,26 @@ def table(records: list[Record]) -> str:
 
 
 def spent(records: list[Record]) -> str:
-    """Return what the teachers' releases, each of which asked all training rows, add up to."""
-    sums: dict[str, Fraction] = {}
-    for each in records:
-        sums[each["dataset"]] = sums.get(each["dataset"], Fraction(0)) + Fraction(each["epsilon"]) * (
-            not each["student"]
-        )
+    """Return what all that was asked adds up to. Records that name no ledger are older: each teacher among them asked."""
+    asked = {
+        each.get("asked", number): each for number, each in enumerate(records) if "asked" in each or not each["student"]
+    }
+    names = list(dict.fromkeys(each["dataset"] for each in records))
+    sums = {
+        name: sum(Fraction(each["epsilon"]) for each in asked.values() if each["dataset"] == name) for name in names
+    }
     told = ", ".join(f"{float(total):g} on {name}" for name, total in sums.items())
-    return f"Per training label, the recorded teachers have spent epsilon {told}."
+    held = [(name, {each.get("hold_out") for each in records if each["dataset"] == name}) for name in names]
+    least = ", ".join(f"{float(HELD_EPSILON) * len(hold_outs):g} on {name}" for name, hold_outs in held)
+    return (
+        f"Per training label, the recorded teachers have spent epsilon {told}; per held-out label at least {least}, "
+        "because older records do not say in how many caches they were made."
+    )
 
 
-def _of(record: Record) -> tuple[str, str]:
-    return record["dataset"], record["epsilon"]
+def _of(record: Record) -> tuple[str, str, str]:
+    """Return the column of a record."""
+    return record["dataset"], record["epsilon"], record.get("hold_out", "")
 
 
 def _cell(records: list[Record]) -> str:
@@ -334,7 +346,8 @@ def main() -> None:
         for name in arguments.data or FLOORS:
             inputs = Inputs(name, arguments.data_dir, arguments.cache)
             for epsilon in arguments.epsilon or ("1", "2"):
-                same = [r for r in read(arguments.out) if _of(r) == (name, epsilon) and r["draw"] == arguments.draw]
+                cell = (name, epsilon, inputs.hold_out_id)
+                same = [r for r in read(arguments.out) if _of(r) == cell and r["draw"] == arguments.draw]
                 done = {(record["teacher"], record["student"]) for record in same}
                 done |= {
                     (teacher, student)

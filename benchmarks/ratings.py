@@ -129,6 +129,13 @@ def table(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def spent(records: list[Record]) -> str:
+    """Return what all ideas, each of which asked every rating that was not held out, add up to."""
+    total = sum(float(each["epsilon"]) for each in records)
+    held = float(HELD_EPSILON) * len({each["draw"] for each in records})
+    return f"On secret ratings the study would have cost epsilon {total:g} each, and at most {held:g} those that were held out."
+
+
 def _cell(values: list[float]) -> str:
     if not values:
         return "–"
@@ -157,7 +164,8 @@ def main() -> None:
                 told = {"held_epsilon": HELD_EPSILON, "held": HELD, "records": [*read(arguments.out), record]}
                 file.write((json.dumps(told, indent=1) + "\n").encode())
             print(json.dumps(record), file=sys.stderr, flush=True)
-    rewrite(PAGE, {"ratings": table(read(arguments.out))})
+    records = read(arguments.out)
+    rewrite(PAGE, {"ratings": table(records), "ratings asked": spent(records)})
 
 
 if __name__ == "__main__":

@@ -69,6 +69,20 @@ def test_a_piece_holds_raters_who_are_alike(pairs, coordinates):
     assert codes(coordinates[0]).max() < 2**ratings.CODE_BITS
 
 
+def test_pieces_may_be_larger_and_never_of_no_size(pairs, coordinates, stars):
+    def asked(piece):
+        vault = ldp.LabelVault(stars, classes=STARS, budget="2", trust="curator")
+        return RatingSums(coordinates, piece=piece).fit(pairs, vault, "2").sums_, vault
+
+    fine, coarse = ([len(release.totals) for release in asked(piece)[0]] for piece in (0.5, 1e9))
+    assert fine[0] > coarse[0] == SIZES[1] and fine[1] > coarse[1] == SIZES[0]  # one an item, one a user
+    vault = ldp.LabelVault(stars, classes=STARS, budget="2", trust="curator")
+    for wrong in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidArgument, match="piece must be a number above 0"):
+            RatingSums(coordinates, piece=wrong).fit(pairs, vault, "2")
+    assert str(vault.spent()) == "epsilon 0"
+
+
 def test_less_epsilon_makes_larger_pieces(pairs, coordinates, stars):
     def asked(epsilon):
         vault = ldp.LabelVault(stars, classes=STARS, budget=epsilon, trust="curator")

@@ -187,6 +187,15 @@ def arrays(tmp_path):
     return tmp_path / "train.npy", tmp_path / "test.npy"
 
 
+def test_a_certificate_does_not_forget_the_features_that_labels_were_asked_by(on_patches, arrays, cache, tmp_path):
+    train, test = arrays
+    run = runs.train(on_patches.changed({"features": f"arrays:{train},{test}"}), tmp_path / "run")
+    stated = run.certificate()["features"]
+    assert "which the caller states are public" in stated
+    other = runs.train(on_patches, run.path, cache=cache, otherwise=True)
+    assert other.facts()["reads"]["spec"] == on_patches.features and other.certificate()["features"] == stated
+
+
 def test_ones_own_features_are_what_a_run_predicts_from(on_patches, arrays, tmp_path):
     train, test = arrays
     run = runs.train(on_patches.changed({"features": f"arrays:{train},{test}"}), tmp_path / "run")

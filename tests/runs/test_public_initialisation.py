@@ -128,6 +128,7 @@ def test_what_cannot_be_meant_is_refused_in_the_recipe(other, says):
         ({"init": "kmnist"}, "hold 60 of 60 training rows of fashion-mnist"),
         ({"init": "digits"}, "init must be a dataset with the inputs of fashion-mnist"),
         ({"model": "linear"}, "networks of several layers"),
+        ({"model": "whitened-conv"}, "init is not for whitened-conv: it takes in its own data's inputs"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_asked(place, tmp_path, other, says):

@@ -8,7 +8,7 @@ import pytest
 import labeldp as ldp
 from labeldp import datasets, runs
 from labeldp.errors import InvalidArgument
-from labeldp.learning import together
+from labeldp.learning import Lesson, together
 from labeldp.runs import Recipe
 
 DIGITS = datasets.load("digits")
@@ -58,6 +58,20 @@ def test_a_teacher_without_a_share_has_no_part_in_what_is_predicted(run, with_st
     assert last(alone.records(), "test")["accuracy"] == pytest.approx((told.argmax(1) == DIGITS.test_labels).mean())
 
 
+def test_share_and_precision_reach_the_lesson_and_its_student(run, with_student, cache, tmp_path, monkeypatch):
+    told = []
+
+    def teach(lesson, student, X, **_):
+        told.append((lesson.share, student.precision))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lesson, "teach", teach)
+    for number, changes in enumerate(({}, {"student.share": 0.1, "student.precision": "bfloat16"})):
+        with pytest.raises(KeyboardInterrupt):
+            runs.train_again(with_student.changed(changes), run.path, tmp_path / f"{number}", cache=cache)
+    assert told == [(0.25, "float32"), (0.1, "bfloat16")]
+
+
 def test_settings_that_a_recipe_leaves_out_are_not_in_its_hash(with_student):
     assert "share" not in with_student.toml() and "precision" not in with_student.toml()
 
@@ -84,6 +98,7 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
     [
         ({"student.model": "logistic"}, "one of torch's networks"),
         ({"student.rounds": 0}, "student.rounds"),
+        ({"student.precision": "float16"}, "student.precision must be one of 'float32', 'bfloat16'"),
         ({"student.share": 1.5}, "student.share must be between 0 and 1"),
         ({"student.colour": 1}, "knows no 'colour'"),
         ({"features": "arrays:a.npy,b.npy"}, "not for a file or arrays"),

@@ -19,6 +19,8 @@ T = TypeVar("T")
 Epoch = dict[str, Any]
 Watch = Callable[[Epoch], None]
 """Called at each epoch's end with public figures: epoch, epochs, loss, learning_rate, seconds, rows."""
+PRECISIONS = ("float32", "bfloat16")
+"""What networks can be trained in."""
 
 
 @dataclass(frozen=True, eq=False)

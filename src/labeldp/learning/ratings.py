@@ -7,6 +7,7 @@ differences are what tells of tastes. All sums are then explained together by on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,6 +165,8 @@ class RatingSums:
 
     def _check(self, pairs: Index, vault: LabelHolder) -> None:
         """Raise whatever can be known to stop the rounds, before anything is asked."""
+        if not 0 < self.piece < math.inf:
+            raise InvalidArgument(f"piece must be a number above 0, got {self.piece}.")
         if vault.trust != "curator":
             raise TrustError(
                 "sums aggregate labels before adding noise, which a local vault never does. If the label holder is trusted "

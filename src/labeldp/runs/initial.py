@@ -144,6 +144,10 @@ def _without_last_layer(module: Any, weights: dict[str, Any], model: str) -> dic
     """Return weights without those of the last linear layer: another dataset has other classes, even if as many."""
     from torch import nn
 
+    if hasattr(module, "see"):
+        raise InvalidArgument(
+            f"init is not for {model}: it takes in its own data's inputs before training, which would undo what was learned."
+        )
     linear = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
     kept = {name: value for name, value in weights.items() if not linear or not name.startswith(f"{linear[-1]}.")}
     if not linear or not kept:

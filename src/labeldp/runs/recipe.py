@@ -14,6 +14,7 @@ from labeldp.budget import Epsilon
 from labeldp.datasets.catalogue import FILES, LOADERS
 from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
+from labeldp.learning.learner import PRECISIONS
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior, UnbiasedResponse
 from labeldp.runs import specs
@@ -182,6 +183,8 @@ class Student:
         checks.integer(**{"student.rounds": self.rounds}, at_least=1)
         if family_of(self.model) == "sklearn":
             raise InvalidArgument(f"student.model must be one of torch's networks, got {self.model}.")
+        if self.precision is not None:
+            checks.one_of(PRECISIONS, **{"student.precision": self.precision})
         if not 0 <= self.teachers_share <= 1:
             raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
 

@@ -471,7 +471,8 @@ def _certificate(folder: RunFolder, vault: LabelVault, facts: Record, answered: 
     """Return the certificate of a run, with what its ledger does not know."""
     certificate = vault.certificate() | {"ledger file": facts["ledger"], "ledger place": ledgers.in_words(facts)}
     covered = _covered(folder, certificate, "the releases of this run", answered)
-    return certificate | covered | _stated(facts) | _unprotected(facts)
+    earlier = folder.certificate() if folder.certificate_file.exists() else {}
+    return certificate | covered | _stated(facts, earlier) | _unprotected(facts)
 
 
 def _covered(folder: RunFolder, certificate: Record, releases: str, answered: Iterable[int] = ()) -> Record:
@@ -493,14 +494,17 @@ def _entry(release: Path) -> int:
     return int(json.loads(release.read_text(encoding="utf-8"))["receipt"]["ledger"]["entry"])
 
 
-def _stated(facts: Record, earlier: Record | None = None) -> Record:
-    """Say that features, or weights that they were made by, of a user's own are public by the user's word alone."""
-    reads = facts["reads"]
+def _stated(facts: Record, earlier: Record) -> Record:
+    """Say that features, or weights that they were made by, of a user's own are public by the user's word alone.
+
+    What an earlier certificate of the run says of the features that labels were asked by stays: another model unsays nothing.
+    """
+    before, reads = earlier.get("features"), facts["reads"]
     if reads is None or not specs.parse(reads["spec"]).is_of_files:
-        return {}
+        return {} if before is None else {"features": before}
     stated = f"the model reads {reads['spec']} (digest {reads['digest']}), which the caller states are public"
-    before = (earlier or {}).get("features", stated)  # of the models that the releases were asked by
-    return {"features": before if stated in before else f"{before}; {stated}"}
+    said = stated if before is None else before if stated in before else f"{before}; {stated}"
+    return {"features": said}
 
 
 def _unprotected(facts: Record) -> Record:

@@ -23,7 +23,7 @@ from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
 from labeldp.files import renamed_when_whole
 from labeldp.learning.evidence import check_rows
-from labeldp.learning.learner import Examples, Watch
+from labeldp.learning.learner import PRECISIONS, Examples, Watch
 from labeldp.torch import checkpoints
 from labeldp.torch.augmentation import Augmentation
 from labeldp.torch.averaging import WeightAverage
@@ -35,7 +35,6 @@ from labeldp.torch.schedules import SCHEDULES
 T = TypeVar("T")
 
 PREDICT_AT_ONCE = 1000
-PRECISIONS = ("float32", "bfloat16")
 ADAMS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 

@@ -46,7 +46,8 @@ class Whitening(nn.Module):
         some = torch.linspace(0, len(images) - 1, min(SEEN, len(images))).long()
         patches = functional.unfold(as_input(images[some]).contiguous(), SIDE).transpose(1, 2).flatten(0, 1).double()
         mean = patches.mean(dim=0)
-        variances, axes = torch.linalg.eigh((patches - mean).T @ (patches - mean) / len(patches))
+        patches -= mean
+        variances, axes = torch.linalg.eigh(patches.T @ patches / len(patches))
         filters = (axes / torch.sqrt(variances.clamp(min=0) + FLOOR)).T
         self.mean.copy_(mean)
         self.filters.copy_(torch.cat([filters, -filters]).reshape(self.filters.shape))
