@@ -59,7 +59,8 @@ def recipes(draw):
     }
     where = {key: st.just(draw(values)) for key, values in where.items()}
     own_arrays = own_file or (draw(where["features"]) or "").startswith("arrays")
-    student = st.none() | of(Student, model=st.sampled_from(["tiny-conv", "it's"]), rounds=st.integers(1))
+    own = {"precision": st.sampled_from([None, "float32", "bfloat16"]), "share": st.none() | st.floats(0, 1)}
+    student = st.none() | of(Student, model=st.sampled_from(["tiny-conv", "it's"]), rounds=st.integers(1), **own)
     mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
     idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
