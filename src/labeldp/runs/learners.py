@@ -139,7 +139,7 @@ def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None
     how = recipe.student
     assert how is not None
     own = {"loss": "likelihood", "mixup": how.mixup, "averaging": how.averaging or None, "mirror": how.flip}
-    own |= {} if how.precision is None else {"precision": how.precision}
+    own |= {"precision": how.precision or "float32"}
     fabric = None if isinstance(fabric, OneProcess) else fabric
     return _network(how.model, how, recipe, data, fabric, seed=recipe.seed, **own)
 
