@@ -173,6 +173,7 @@ STUDENTS = {
     "posterior, medium-conv": Student(model="medium-conv"),
     "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
     "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
+    "posterior, whitened-conv in bfloat16, cutout 8": Student(model="whitened-conv", precision="bfloat16", cutout=8),
 }
 USUAL = "balanced groups, three stages"
 WITH_STUDENTS = (

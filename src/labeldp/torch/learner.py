@@ -35,6 +35,8 @@ from labeldp.torch.schedules import SCHEDULES
 T = TypeVar("T")
 
 PREDICT_AT_ONCE = 1000
+FUSED = True
+"""One pass over weights and gradients a step, instead of one per operation: for large embeddings most of the time."""
 ADAMS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
@@ -275,13 +277,16 @@ class TorchLearner:
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if self.optimizer in ADAMS:
-            return ADAMS[self.optimizer](parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+            return ADAMS[self.optimizer](
+                parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=FUSED
+            )
         return torch.optim.SGD(
             parameters,
             lr=self.learning_rate,
             momentum=self.momentum,
             nesterov=self.momentum > 0,
             weight_decay=self.weight_decay,
+            fused=FUSED,
         )
 
     def _settings(self) -> dict[str, Any]:
