@@ -277,9 +277,7 @@ class TorchLearner:
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if self.optimizer in ADAMS:
-            return ADAMS[self.optimizer](
-                parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=FUSED
-            )
+            return ADAMS[self.optimizer](parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=FUSED)
         return torch.optim.SGD(
             parameters,
             lr=self.learning_rate,
