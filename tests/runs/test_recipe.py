@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labeldp import datasets
 from labeldp.errors import InvalidArgument
-from labeldp.runs import Recipe, recipe
+from labeldp.runs import Recipe, learners, recipe
 from labeldp.runs.families import SKLEARN_MODELS, means_nothing
 from labeldp.runs.recipe import MECHANISMS, Prior, ReleasePlan, Student, Table, Training
 
@@ -59,13 +60,14 @@ def recipes(draw):
     }
     where = {key: st.just(draw(values)) for key, values in where.items()}
     own_arrays = own_file or (draw(where["features"]) or "").startswith("arrays")
-    own = {"precision": st.sampled_from([None, "float32", "bfloat16"]), "share": st.none() | st.floats(0, 1)}
+    precision = st.sampled_from([None, "float32", "bfloat16"])
+    own = {"precision": precision, "share": st.none() | st.floats(0, 1)}
     student = st.none() | of(Student, model=st.sampled_from(["tiny-conv", "it's"]), rounds=st.integers(1), **own)
     mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
     idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
     bag_rounds = st.none() | (st.just(0) if part is None else st.integers(0))
-    training = of(Training, **({"mixup": mixup, "bag_rounds": bag_rounds} | idle_values))
+    training = of(Training, **({"mixup": mixup, "bag_rounds": bag_rounds, "precision": precision} | idle_values))
     units = draw(st.integers(2, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
     where["student"] = st.none() if own_arrays else student
@@ -110,6 +112,7 @@ def test_the_whole_recipe_is_written():
         "split",
         "averaging",
         "filter",
+        "precision",
     }  # None, which TOML has not
     absent |= {"rounds", "folds", "bag_rounds"}  # of the other models, and of counts of clusters
     assert {*values, *values["release"], *values["training"]} | absent == {
@@ -130,6 +133,15 @@ def test_whole_numbers_pass_for_others_and_lists_for_tuples():
     assert changed.training.learning_rate == 1.0 and isinstance(changed.training.learning_rate, float)
     assert (changed.training.mixup, changed.release.split) == ((4.0, 1.0), (0.5, 0.5))
     assert [changed.mixup(stage) for stage in range(2)] == [4.0, 1.0] and LEAST.mixup(1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("given_precision", "used"), [({}, "float32"), ({"training.precision": "bfloat16"}, "bfloat16")]
+)
+def test_every_stage_is_trained_in_the_precision_of_the_recipe(given_precision, used):
+    digits = datasets.load("digits")
+    nets = learners.learners_of(LEAST.changed({"model": "tiny-conv"} | given_precision), digits, None)
+    assert [net.precision for net in nets] == [used, used]
 
 
 def test_what_a_prior_takes_settles_the_stages():
@@ -200,6 +212,10 @@ WRONG = [
     (START + "[training]\nlearning_rate = inf", "learning_rate must be a finite number, got inf."),
     (START + "[training]\nlearning_rate = nan", "learning_rate must be a finite number, got nan."),
     (START + f"[training]\nlearning_rate = 1{'0' * 400}", "learning_rate must be a finite number"),
+    (
+        START + '[training]\nprecision = "float16"',
+        "training.precision must be one of 'float32', 'bfloat16'",
+    ),
     (START + "[training]\nloss = 3", "[training]: loss must be text, got 3."),
     (START + "seed = 1979-05-27", "seed must be a whole number"),
     (START + "[release]\nsplit = 0.5", "[release]: split must be a list of numbers, got 0.5."),

@@ -139,7 +139,6 @@ def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None
     how = recipe.student
     assert how is not None
     own = {"loss": "likelihood", "mixup": how.mixup, "averaging": how.averaging or None, "mirror": how.flip}
-    own |= {"precision": how.precision or "float32"}
     fabric = None if isinstance(fabric, OneProcess) else fabric
     return _network(how.model, how, recipe, data, fabric, seed=recipe.seed, **own)
 
@@ -159,6 +158,7 @@ def _network(
         weight_decay=how.weight_decay,
         schedule=how.schedule,
         augmentation=Augmentation(crop=how.crop, flip=how.flip, cutout=how.cutout),
+        precision=how.precision or "float32",
         seed=seed,
         fabric=fabric,
         **own,

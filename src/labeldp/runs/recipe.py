@@ -129,6 +129,7 @@ class Training:
 
     `rounds` and `folds` are of scikit-learn's models, `warm_start` and `bag_rounds` are of all, the others are of torch's. The
     recipe settles `bag_rounds`, which are of counts of clusters: 3 where they are all there is to learn from, else 0.
+    `precision` is what nets are trained in, "float32" or "bfloat16"; None for the first.
     """
 
     loss: str = "likelihood"
@@ -149,6 +150,10 @@ class Training:
     rounds: int = 5
     folds: int = 3
     bag_rounds: int | None = None
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_precision(self.precision, "training")
 
 
 @dataclass(frozen=True)
@@ -183,8 +188,7 @@ class Student:
         checks.integer(**{"student.rounds": self.rounds}, at_least=1)
         if family_of(self.model) == "sklearn":
             raise InvalidArgument(f"student.model must be one of torch's networks, got {self.model}.")
-        if self.precision is not None:
-            checks.one_of(PRECISIONS, **{"student.precision": self.precision})
+        _check_precision(self.precision, "student")
         if not 0 <= self.teachers_share <= 1:
             raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
 
@@ -456,6 +460,11 @@ def _check_own_file(data: Any) -> None:
             f"label, classes and all else of [table] are for a file of one's own ({' or '.join(FILES)}); {data!r} is "
             "a dataset's name, which needs none of them."
         )
+
+
+def _check_precision(precision: str | None, table: str) -> None:
+    if precision is not None:
+        checks.one_of(PRECISIONS, **{f"{table}.precision": precision})
 
 
 def _of(table: Table | Prior | None, key: str) -> Any:
