@@ -634,6 +634,20 @@ def test_bag_rounds_train_again_on_what_the_model_and_the_counts_say_together(st
     assert [(record["epoch"], record["epochs"]) for record in epochs] == [(1, 3), (2, 3), (3, 3)]
 
 
+def test_counts_that_are_a_prior_and_nothing_else_are_not_learned_from():
+    learner, vault = Scripted(), open_vault()
+    multi = staged(learner, learn_counts=False).fit(X, vault, EPSILON)
+    assert [entry["releases"] for entry in learner.journal] == [multi.releases_[:1], multi.releases_]
+    assert multi.releases_[0].receipt.priors is not None and multi.counts_ is not None
+    assert len(vault.asked) == len(fitted()[1].asked)
+
+
+@pytest.mark.parametrize("wrong", [{"clusters": None}, {"stages": 0}, {"bag_rounds": 1}])
+def test_counts_that_nothing_would_learn_from_are_refused(wrong):
+    with pytest.raises(ldp.InvalidArgument, match="learn_counts=False is for counts"):
+        ldp.MultiStage(Scripted(), learn_counts=False, **{"clusters": ClusterPrior(CLUSTERS, PART), **wrong})
+
+
 def test_bag_rounds_ask_nothing():
     asked = [len(fitted(bag_rounds=rounds)[1].asked) for rounds in (0, 3)]
     assert asked[0] == asked[1]

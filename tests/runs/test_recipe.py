@@ -67,7 +67,8 @@ def recipes(draw):
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}
     idle_values = {item.name: st.just(item.default) for item in fields(Training) if item.name in idle}
     bag_rounds = st.none() | (st.just(0) if part is None else st.integers(0))
-    training = of(Training, **({"mixup": mixup, "bag_rounds": bag_rounds, "precision": precision} | idle_values))
+    own = {"mixup": mixup, "bag_rounds": bag_rounds, "precision": precision, "learn_counts": st.none()}
+    training = of(Training, **(own | idle_values))
     units = draw(st.integers(2, 20 * 10**12))
     epsilon = st.just(f"{units // 10**12}.{units % 10**12:012d}")
     where["student"] = st.none() if own_arrays else student
@@ -114,7 +115,7 @@ def test_the_whole_recipe_is_written():
         "filter",
         "precision",
     }  # None, which TOML has not
-    absent |= {"rounds", "folds", "bag_rounds"}  # of the other models, and of counts of clusters
+    absent |= {"rounds", "folds", "bag_rounds", "learn_counts"}  # of the other models, and of counts of clusters
     assert {*values, *values["release"], *values["training"]} | absent == {
         item.name for kind in (Recipe, ReleasePlan, Training) for item in fields(kind)
     }
@@ -163,6 +164,13 @@ def test_rounds_on_counts_are_settled_by_whether_there_is_more_to_learn_from():
     assert everything.changed({"training.bag_rounds": 7, "model": "forest"}).other_releases_than(everything) == []
 
 
+def test_whether_counts_are_learned_from_is_free_to_change():
+    learned = Recipe.parse(START + "[prior]\nepsilon = 0.5")
+    prior_alone = learned.changed({"training.learn_counts": False})
+    assert prior_alone.other_releases_than(learned) == [] and Recipe.parse(prior_alone.toml()) == prior_alone
+    assert "learn_counts" not in learned.toml()
+
+
 def test_a_prior_defines_the_releases_and_features_of_the_model_do_not():
     first = Recipe.parse(START + "[prior]\nepsilon = 0.5")
     assert first.changed({"features": "patches", "model": "mlp"}).other_releases_than(first) == []
@@ -194,6 +202,15 @@ WRONG = [
     (START + "[prior]\nepsilon = 1\n[release]\nstages = 0", "at least 1 where it takes a part; got 0 stages"),
     (START + "[training]\nbag_rounds = 2", "training.bag_rounds are of counts of clusters: give --prior clusters"),
     (START + "[prior]\n[training]\nbag_rounds = -1", "training.bag_rounds must be"),
+    (
+        START + "[training]\nlearn_counts = false",
+        "training.learn_counts is of counts of clusters: give --prior clusters",
+    ),
+    (START + "[prior]\n[training]\nlearn_counts = false", "is for counts that are the prior of a stage"),
+    (
+        START + "[prior]\nepsilon = 0.5\n[training]\nlearn_counts = false\nbag_rounds = 1",
+        "give [prior] a part of epsilon, and no training.bag_rounds.",
+    ),
     (START + "features = 'pathces'", "got 'pathces'. Did you mean 'patches'?"),
     (START + "features = 'patches:pach=6'", "patches knows no setting 'pach=6'. It knows patch, centroids, pool"),
     (START + "features = 'patches:patch=six'", "patch of patches must be a whole number, got 'six'."),

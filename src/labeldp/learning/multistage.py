@@ -64,6 +64,7 @@ class MultiStage:
     prior_source : where that prior came from, for the certificate.
     clusters : stage 0, for a curator: part of epsilon buys counts of the classes in public clusters, whose shares are the prior
         of stage 1, and which all models learn from. With all of epsilon on counts, stages=0.
+    learn_counts : False for counts that are a prior and nothing else, as in the paper's Algorithm 4.
     bag_rounds : how often, after each training, a model is trained again on what its predictions and the counts of clusters
         say together (EM on the likelihood of the counts). Pays where counts are all there is.
     hold_out : the share of the rows that is held out and released by plain randomized response, to grade models on.
@@ -86,6 +87,7 @@ class MultiStage:
     prior_weight: float = 0.5
     prior_source: str | None = None
     clusters: ClusterPrior | None = None
+    learn_counts: bool = True
     bag_rounds: int = 0
     hold_out: float = 0.0
     seed: int = 0
@@ -104,6 +106,11 @@ class MultiStage:
             raise InvalidArgument(f"clusters must be a ClusterPrior, got {type(self.clusters).__name__}.")
         if checks.integer(bag_rounds=self.bag_rounds, at_least=0) and self.clusters is None:
             raise InvalidArgument("bag_rounds are of counts of clusters: give clusters, or no rounds.")
+        if not self.learn_counts and (self.clusters is None or self.stages == 0 or self.bag_rounds):
+            raise InvalidArgument(
+                "learn_counts=False is for counts of clusters that are the prior of a stage: give clusters and a stage, and no "
+                "bag_rounds, which learn from counts."
+            )
         if self.clusters is not None and self.prior is not None:
             raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
@@ -311,7 +318,7 @@ class MultiStage:
         (watch or _nobody)(self._stage_record(number, release, earlier, k))
         self.releases_.append(release)  # also where learning fails: it can be learned from again, free
         examples = [*earlier, release]
-        if self.clusters is not None and self.counts_ is not None:
+        if self.clusters is not None and self.counts_ is not None and self.learn_counts:
             examples.append(self.clusters.beliefs(self.counts_, beside_reports=True))
         self._fit(X, examples, learner, number, files, watch, test)
 

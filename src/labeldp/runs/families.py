@@ -10,7 +10,7 @@ Family = Literal["torch", "sklearn"]
 
 SKLEARN_MODELS = ("boosting", "forest", "logistic")
 MODEL_FILES: dict[Family, str] = {"torch": "model.safetensors", "sklearn": "model.skops"}
-SKLEARN_SETTINGS = ("rounds", "folds", "warm_start", "bag_rounds")
+SKLEARN_SETTINGS = ("rounds", "folds", "warm_start", "bag_rounds", "learn_counts")
 NOT_TORCH_SETTINGS = ("rounds", "folds")
 
 

@@ -127,8 +127,9 @@ class ReleasePlan:
 class Training:
     """How models are trained on what was released. Changing it is free: see `train_again`.
 
-    `rounds` and `folds` are of scikit-learn's models, `warm_start` and `bag_rounds` are of all, the others are of torch's. The
-    recipe settles `bag_rounds`, which are of counts of clusters: 3 where they are all there is to learn from, else 0.
+    `rounds` and `folds` are of scikit-learn's models, `warm_start`, `bag_rounds` and `learn_counts` are of all, the others are
+    of torch's. The recipe settles `bag_rounds`, which are of counts of clusters: 3 where they are all there is to learn from,
+    else 0. With `learn_counts = false` counts are a prior and nothing else; None is true.
     `precision` is what nets are trained in, "float32" or "bfloat16"; None for the first.
     """
 
@@ -150,6 +151,7 @@ class Training:
     rounds: int = 5
     folds: int = 3
     bag_rounds: int | None = None
+    learn_counts: bool | None = None
     precision: str | None = None
 
     def __post_init__(self) -> None:
@@ -234,7 +236,7 @@ class Recipe:
         self._check_student()
         self._check_sums()
         self._check_init()
-        self._settle_bag_rounds()
+        self._settle_counts()
         self._check_settings(
             item.name for item in fields(Training) if getattr(self.training, item.name) != item.default
         )
@@ -242,16 +244,25 @@ class Recipe:
         if isinstance(mixup, tuple) and len(mixup) != self.trainings:
             raise InvalidArgument(f"mixup must be one number, or one per stage ({self.trainings}).")
 
-    def _settle_bag_rounds(self) -> None:
+    def _settle_counts(self) -> None:
         given = self.training.bag_rounds
         if self.prior is None:
             if given:
                 raise InvalidArgument(
                     "training.bag_rounds are of counts of clusters: give --prior clusters, or leave them out."
                 )
+            if self.training.learn_counts is not None:
+                raise InvalidArgument(
+                    "training.learn_counts is of counts of clusters: give --prior clusters, or leave it out."
+                )
             return
         rounds = (3 if self.release.stages == 0 else 0) if given is None else given
         checks.integer(**{"training.bag_rounds": rounds}, at_least=0)
+        if self.training.learn_counts is False and (rounds or self.release.stages == 0):
+            raise InvalidArgument(
+                "training.learn_counts = false is for counts that are the prior of a stage: give [prior] a part of epsilon, "
+                "and no training.bag_rounds."
+            )
         object.__setattr__(self, "training", replace(self.training, bag_rounds=rounds))
 
     def _check_table(self) -> None:

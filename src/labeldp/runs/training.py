@@ -195,6 +195,7 @@ def stages_of(
         warm_start=how.warm_start,
         filter=how.filter,
         clusters=None if clusters is None else stage_0.prior_of(recipe, clusters),
+        learn_counts=how.learn_counts is not False,
         bag_rounds=how.bag_rounds or 0,
         hold_out=plan.hold_out,
         seed=recipe.seed,
