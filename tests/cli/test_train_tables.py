@@ -19,7 +19,7 @@ import labeldp as ldp
 from labeldp import report
 from labeldp.cli import progress
 from labeldp.runs import Recipe, RunFolder
-from labeldp.runs.recipe import Table
+from labeldp.runs.plans import Table
 
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

@@ -14,7 +14,8 @@ from labeldp import datasets
 from labeldp.errors import InvalidArgument
 from labeldp.runs import Recipe, learners, recipe
 from labeldp.runs.families import SKLEARN_MODELS, means_nothing
-from labeldp.runs.recipe import MECHANISMS, Prior, ReleasePlan, Student, Table, Training
+from labeldp.runs.plans import Prior, ReleasePlan, Student, Table, Training
+from labeldp.runs.recipe import MECHANISMS
 
 LEAST = Recipe(data="digits", model="linear", epsilon="2")
 
@@ -190,6 +191,7 @@ WRONG = [
     (START + "[releases]\nstages = 3", "the recipe knows no 'releases'"),
     (START + "release = 3", "[release] must be a table."),
     (START + 'prior = "clusters"', "[prior] must be a table."),
+    (START + 'features = "patches"\ntraining = 3', "[training] must be a table."),
     (START + "[prior]\nkind = 3", "[prior] knows no 'kind'. It knows: epsilon, count, features, components."),
     (
         START + "[prior]\nepsilon = 3",

@@ -11,7 +11,7 @@ import labeldp as ldp
 from labeldp import datasets
 from labeldp.errors import InvalidArgument
 from labeldp.runs import families
-from labeldp.runs.recipe import Training
+from labeldp.runs.plans import Training
 from labeldp.sklearn import SklearnLearner, named
 
 pd = pytest.importorskip("pandas")

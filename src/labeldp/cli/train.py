@@ -154,7 +154,7 @@ def train(
     """
     from labeldp.learning.multistage import COUNTS
     from labeldp.runs import Recipe, RunFolder, learners, training
-    from labeldp.runs.recipe import read_values, with_keys
+    from labeldp.runs.toml import read_values, with_keys
 
     folder = RunFolder(out)
     with usage():
@@ -232,7 +232,7 @@ def _prior(text: str) -> dict[str, Any]:
     """Return the [prior] that --prior describes. What is no key of it is a setting of the features before it."""
     from dataclasses import fields
 
-    from labeldp.runs.recipe import Prior
+    from labeldp.runs.plans import Prior
 
     kind, _, rest = text.strip().partition(":")
     if kind != "clusters":

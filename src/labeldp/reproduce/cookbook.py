@@ -23,7 +23,7 @@ from labeldp import checks
 from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
 from labeldp.runs import Recipe
-from labeldp.runs.recipe import read_values, with_keys
+from labeldp.runs.toml import read_values, with_keys
 
 ORDER = ("mnist", "fashion-mnist", "kmnist", "cifar-10", "cifar-100", "movielens-1m")
 """Tables of the paper, in its order; others follow by name."""

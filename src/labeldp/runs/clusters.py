@@ -16,7 +16,8 @@ from labeldp.learning.partition import Partition, check_shares
 from labeldp.priors import Clusters, cluster_count
 from labeldp.runs import inputs
 from labeldp.runs.inputs import Once, Public, Record, Watch
-from labeldp.runs.recipe import Prior, Recipe
+from labeldp.runs.plans import Prior
+from labeldp.runs.recipe import Recipe
 from labeldp.vault import HistogramRelease
 
 

@@ -12,7 +12,8 @@ from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument, MissingExtra
 from labeldp.learning import Learner
 from labeldp.runs.families import SKLEARN_MODELS, family_of, unknown_model
-from labeldp.runs.recipe import Recipe, Student, Training
+from labeldp.runs.plans import Student, Training
+from labeldp.runs.recipe import Recipe
 from labeldp.vault import HistogramRelease, Release
 
 if TYPE_CHECKING:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -14,189 +12,25 @@ from labeldp.budget import Epsilon
 from labeldp.datasets.catalogue import FILES, LOADERS
 from labeldp.datasets.surveys import SURVEYS
 from labeldp.errors import InvalidArgument
-from labeldp.learning.learner import PRECISIONS
-from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RandomizedResponse, RRWithPrior, UnbiasedResponse
-from labeldp.runs import specs
+from labeldp.runs import specs, toml
 from labeldp.runs.families import SKLEARN_MODELS, family_of, means_nothing, unknown_model
+from labeldp.runs.plans import Prior, ReleasePlan, Student, Sums, Table, Training
 
 MECHANISMS: dict[str, type[LocalMechanism]] = {
     mechanism.__name__: mechanism for mechanism in (RandomizedResponse, RRWithPrior, GroupedResponse, UnbiasedResponse)
 }
 
-MOST = 1e300
+TABLES = {
+    "release": ReleasePlan,
+    "training": Training,
+    "table": Table,
+    "prior": Prior,
+    "student": Student,
+    "sums": Sums,
+}
 ON_FEATURES = {"optimizer": "adam", "learning_rate": 2e-3, "weight_decay": 1e-3, "epochs": 8, "batch_size": 512}
 """How torch's models learn from features unless told otherwise: the other defaults are for nets on images."""
-HINTS = {
-    "label": " Of a table, --label names the column of true labels.",
-    "classes": " --classes lists all that a label may be, such as --classes no,yes: they are never learned from the labels.",
-    "epsilon": " --epsilon is what each label may spend, such as --epsilon 1.",
-    "model": " Of tables, --model is boosting, logistic or forest; with --features it is linear, mlp or logistic.",
-}
-WORDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a finite number",
-    "bool": "true or false",
-    "tuple[float, ...]": "a list of numbers",
-    "tuple[str, ...]": "a list of names",
-}
-
-
-@dataclass(frozen=True)
-class Table:
-    """What the columns of a file of one's own are. All but `public_test` defines what is asked, and of whom."""
-
-    label: str
-    classes: int | tuple[str, ...]
-    id: str | None = None
-    drop: tuple[str, ...] = ()
-    missing: str | None = None
-    public_test: str | None = None
-
-    @property
-    def n_classes(self) -> int:
-        return self.classes if isinstance(self.classes, int) else len(self.classes)
-
-
-@dataclass(frozen=True)
-class Prior:
-    """Counts of the classes in public clusters, asked before all else, for a curator. All of it defines what is asked.
-
-    Attributes
-    ----------
-    epsilon : its part of the run's epsilon; None for all of it.
-    count : how many clusters; None for the public rule, `labeldp.priors.cluster_count`.
-    features : what is clustered; None for what the model reads, or patches of images.
-    components : how many principal components of it.
-    """
-
-    epsilon: str | None = None
-    count: int | None = None
-    features: str | None = None
-    components: int = 64
-
-    def __post_init__(self) -> None:
-        if self.epsilon is not None:
-            object.__setattr__(self, "epsilon", str(Epsilon.of(self.epsilon, name="prior.epsilon")))
-        if self.count is not None:
-            checks.integer(**{"prior.count": self.count}, at_least=1)
-        checks.integer(**{"prior.components": self.components}, at_least=1)
-        if self.features is not None:
-            specs.parse(self.features, name="prior.features")
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums of ratings over public pieces of items, then of users, for a curator. They take all of epsilon.
-
-    Attributes
-    ----------
-    share : of epsilon that the items' sums cost; the users' cost the rest.
-    """
-
-    share: float = 0.4
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise InvalidArgument(f"sums.share must lie between 0 and 1, got {self.share}.")
-
-
-@dataclass(frozen=True)
-class ReleasePlan:
-    """What defines the releases. Another plan is another query, and is paid for.
-
-    The recipe settles what is None: 2 stages, or 1 where there are two classes, for which no prior makes a better question, or
-    where there is a [prior] to begin with, or none where that takes all of epsilon; and a hold-out of a fiftieth, or of a
-    fifth of a file of one's own, which has no public test rows.
-    """
-
-    mechanism: str = "GroupedResponse"
-    stages: int = None  # type: ignore[assignment]  # until a recipe settles it
-    split: tuple[float, ...] | None = None
-    temperature: float = 1.0
-    hold_out: float = None  # type: ignore[assignment]
-
-    def settled(self, *, stages: int, own_file: bool) -> ReleasePlan:
-        stages = stages if self.stages is None else self.stages
-        hold_out = (0.2 if own_file else 0.02) if self.hold_out is None else self.hold_out
-        return replace(self, stages=stages, hold_out=hold_out)
-
-
-@dataclass(frozen=True)
-class Training:
-    """How models are trained on what was released. Changing it is free: see `train_again`.
-
-    `rounds` and `folds` are of scikit-learn's models, `warm_start`, `bag_rounds` and `learn_counts` are of all, the others are
-    of torch's. The recipe settles `bag_rounds`, which are of counts of clusters: 3 where they are all there is to learn from,
-    else 0. With `learn_counts = false` counts are a prior and nothing else; None is true.
-    `precision` is what nets are trained in, "float32" or "bfloat16"; None for the first.
-    """
-
-    loss: str = "likelihood"
-    epochs: int = 15
-    batch_size: int = 256
-    learning_rate: float = 0.1
-    optimizer: str = "sgd"
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    schedule: str = "linear"
-    mixup: float | tuple[float, ...] = 0.0
-    averaging: float | None = None
-    warm_start: bool = True
-    filter: str | None = None
-    crop: int = 0
-    flip: bool = False
-    cutout: int = 0
-    rounds: int = 5
-    folds: int = 3
-    bag_rounds: int | None = None
-    learn_counts: bool | None = None
-    precision: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_precision(self.precision, "training")
-
-
-@dataclass(frozen=True)
-class Student:
-    """A network on the inputs themselves, taught by the model of the last stage; both predict together. Changing it is free.
-
-    Attributes
-    ----------
-    rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
-    flip : also predicts the mean over an image and its mirror image.
-    precision : what it is trained in, "float32" or "bfloat16"; None for the first.
-    share : the teacher's part in what both say together, after each round and in the end; None for a quarter.
-    """
-
-    model: str
-    rounds: int = 1
-    epochs: int = 10
-    batch_size: int = 256
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: str = "linear"
-    mixup: float = 0.0
-    averaging: float = 0.998
-    crop: int = 0
-    flip: bool = False
-    cutout: int = 0
-    precision: str | None = None
-    share: float | None = None
-
-    def __post_init__(self) -> None:
-        checks.integer(**{"student.rounds": self.rounds}, at_least=1)
-        if family_of(self.model) == "sklearn":
-            raise InvalidArgument(f"student.model must be one of torch's networks, got {self.model}.")
-        _check_precision(self.precision, "student")
-        if not 0 <= self.teachers_share <= 1:
-            raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
-
-    @property
-    def teachers_share(self) -> float:
-        return TEACHERS_SHARE if self.share is None else self.share
 
 
 @dataclass(frozen=True)
@@ -368,31 +202,26 @@ class Recipe:
 
     @classmethod
     def read(cls, path: Path) -> Recipe:
-        return cls.of(read_values(path), source=str(path))
+        return cls.of(toml.read_values(path), source=str(path))
 
     @classmethod
     def parse(cls, text: str, *, source: str = "the recipe") -> Recipe:
-        return cls.of(_parsed(text, source), source=source)
+        return cls.of(toml.parsed(text, source), source=source)
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, source: str = "the recipe") -> Recipe:
         """Make a recipe from TOML's values; every unknown key is an error."""
-        given = dict(values)
-        given["release"] = _filled(ReleasePlan, given.get("release", {}), f"{source}, [release]")
-        settings = given.get("training", {})
-        if given.get("features") is not None and family_of(str(given.get("model"))) == "torch":
-            settings = ON_FEATURES | settings
-        given["training"] = _filled(Training, settings, f"{source}, [training]")
+        given = {"release": {}, "training": {}} | dict(values)
+        of_features = given.get("features") is not None and family_of(str(given.get("model"))) == "torch"
+        if of_features and isinstance(given["training"], dict):  # what is no table is refused below
+            given["training"] = ON_FEATURES | given["training"]
+        settings = given["training"]
         if given.get("table") is not None:
             _check_own_file(given.get("data"))
-            given["table"] = _filled(Table, given["table"], f"{source}, [table]")
-        if given.get("prior") is not None:
-            given["prior"] = _filled(Prior, given["prior"], f"{source}, [prior]")
-        if given.get("student") is not None:
-            given["student"] = _filled(Student, given["student"], f"{source}, [student]")
-        if given.get("sums") is not None:
-            given["sums"] = _filled(Sums, given["sums"], f"{source}, [sums]")
-        recipe: Recipe = _filled(cls, given, source)
+        for name, kind in TABLES.items():
+            if given.get(name) is not None or name in ("release", "training"):
+                given[name] = toml.filled(kind, given[name], f"{source}, [{name}]")
+        recipe: Recipe = toml.filled(cls, given, source)
         recipe._check_settings(settings)
         return recipe
 
@@ -403,7 +232,7 @@ class Recipe:
         one's alone.
         """
         values = self._values(str(changes.get("model", self.model)))
-        return Recipe.of(with_keys(values, changes), source="the changed recipe")
+        return Recipe.of(toml.with_keys(values, changes), source="the changed recipe")
 
     def placed(self) -> Recipe:
         """Return the recipe with absolute paths in its features: a run may be gone on with elsewhere."""
@@ -414,7 +243,7 @@ class Recipe:
 
     def _values(self, model: str) -> dict[str, Any]:
         """Return the recipe as TOML's values, without the settings that mean nothing to a model."""
-        values = _nested(asdict(self))
+        values = toml.nested(asdict(self))
         values["training"] = {key: each for key, each in values["training"].items() if not means_nothing(model, key)}
         return values
 
@@ -423,9 +252,9 @@ class Recipe:
         values = self._values(self.model)
         names = ("table", "prior", "sums", "release", "training", "student")
         tables = {name: values.pop(name) for name in names if name in values}
-        lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
+        lines = [f"{key} = {toml.written(value)}" for key, value in values.items()]
         for name, table in tables.items():
-            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+            lines += ["", f"[{name}]", *(f"{key} = {toml.written(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
 
     def other_releases_than(self, other: Recipe) -> list[str]:
@@ -447,24 +276,6 @@ class Recipe:
         ]
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """Return the values of a recipe's file, as it says them."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InvalidArgument(f"there is no recipe at {path}.") from None
-    except UnicodeDecodeError:
-        raise InvalidArgument(f"{path} is not TOML: it is not text in UTF-8.") from None
-    return _parsed(text, str(path))
-
-
-def _parsed(text: str, source: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"{source} is not TOML: {error}") from None
-
-
 def _check_own_file(data: Any) -> None:
     if isinstance(data, str) and not data.lower().endswith(FILES):
         raise InvalidArgument(
@@ -473,85 +284,5 @@ def _check_own_file(data: Any) -> None:
         )
 
 
-def _check_precision(precision: str | None, table: str) -> None:
-    if precision is not None:
-        checks.one_of(PRECISIONS, **{f"{table}.precision": precision})
-
-
 def _of(table: Table | Prior | None, key: str) -> Any:
     return None if table is None else getattr(table, key)
-
-
-def with_keys(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recipe's values with others put under dotted keys."""
-    changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-    for key, value in changes.items():
-        table, _, name = key.rpartition(".")
-        if table and changed.get(table) is None:
-            changed[table] = {}
-        place = changed[table] if table else changed
-        if not isinstance(place, dict):
-            raise InvalidArgument(f"there is no {key} in a recipe: {table} is a value, not a table.")
-        place[name] = value
-    return changed
-
-
-def _filled(kind: Any, values: Any, source: str) -> Any:
-    """Make a dataclass from TOML's values, checking names and types."""
-    known = {item.name: item for item in fields(kind)}
-    if not isinstance(values, Mapping):
-        raise InvalidArgument(f"{source} must be a table.")
-    given = {}
-    for name, value in values.items():
-        if name not in known:
-            raise InvalidArgument(f"{source} knows no {name!r}. It knows: {', '.join(known)}.")
-        given[name] = _fitting(f"{source}: {name}", str(known[name].type), value)
-    lacking = [name for name, item in known.items() if item.default is item.default_factory and given.get(name) is None]
-    if lacking:  # both are MISSING
-        raise InvalidArgument(f"{source} must say {', '.join(lacking)}.{HINTS.get(lacking[0], '')}")
-    return kind(**given)
-
-
-def _fitting(name: str, kind: str, value: Any) -> Any:
-    """Return a value of the annotated type: whole numbers pass for floats, lists for tuples."""
-    if value is None or is_dataclass_value(value):
-        return value
-    kinds = kind.split(" | ")
-    if isinstance(value, (list, tuple)) and "tuple[float, ...]" in kinds:
-        return tuple(_fitting(name, "float", item) for item in value)
-    if isinstance(value, (list, tuple)) and "tuple[str, ...]" in kinds:
-        return tuple(str(item) if type(item) is int else _fitting(name, "str", item) for item in value)
-    if isinstance(value, bool):
-        if "bool" in kinds:
-            return value
-    elif isinstance(value, int) and "int" in kinds:
-        return value
-    elif isinstance(value, (int, float)) and "float" in kinds:
-        if abs(value) <= MOST:  # not nan or inf either, which TOML knows and no setting can mean
-            return float(value)
-    elif isinstance(value, str) and "str" in kinds:
-        return value
-    elif isinstance(value, (int, float)) and name.endswith("epsilon"):
-        return str(value)
-    raise InvalidArgument(
-        f"{name} must be {' or '.join(WORDS[each] for each in kinds if each != 'None')}, got {value!r}."
-    )
-
-
-def is_dataclass_value(value: Any) -> bool:
-    return isinstance(value, (Table, Prior, Sums, ReleasePlan, Training, Student))
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same without what is None: TOML has no such value."""
-    return {
-        key: _nested(value) if isinstance(value, Mapping) else value
-        for key, value in values.items()
-        if value is not None
-    }
-
-
-def _toml(value: Any) -> str:
-    """Write a text, number, truth value or list; for these TOML and JSON agree, but for the character DEL."""
-    written = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
-    return written.replace("\x7f", "\\u007f")
