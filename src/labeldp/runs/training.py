@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from labeldp.budget import Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import MultiStage
 from labeldp.priors import Clusters
+from labeldp.runs import certificates, initial, inputs, learners, ledgers, ratings, students, tables
 from labeldp.runs import clusters as stage_0
-from labeldp.runs import initial, inputs, learners, ledgers, ratings, specs, students, tables
 from labeldp.runs.epochs import TestedEachEpoch
 from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
 from labeldp.runs.grades import held_out, tested_on
@@ -30,18 +29,12 @@ from labeldp.runs.inputs import Public
 from labeldp.runs.learners import OneProcess
 from labeldp.runs.recipe import Recipe
 from labeldp.runs.students import FinalModel
-from labeldp.vault import HistogramRelease, LabelVault, Release
+from labeldp.vault import LabelVault
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from labeldp.bulk.book import Book
-
-LEARNED_FROM = "the releases that this model learned from"
-PUBLIC_LABELS = (
-    "its labels are public: they were read as they are, to test models on, and nothing protects them. Test figures come from "
-    "them, and are no part of the guarantee"
-)
 
 
 def train(
@@ -110,7 +103,7 @@ def train(
         )
         model = students.taught(student, multistage, data, folder, journal)
         if vault is not None:
-            _finish(folder, multistage, model, _certificate(folder, vault, facts), watch)
+            _finish(folder, multistage, model, certificates.of_run(folder, vault, facts), watch)
             vault.close()
     return folder
 
@@ -168,10 +161,7 @@ def train_again(
         )
         model = students.taught(student, multistage, data, folder, journal)
         if first:
-            certificate = folder.certificate()
-            certificate |= (
-                _covered(folder, certificate, LEARNED_FROM) | _stated(facts, certificate) | _unprotected(facts)
-            )
+            certificate = certificates.of_model(folder.certificate(), folder, facts)
             _finish(folder, multistage, model, certificate, watch)
     return folder
 
@@ -386,16 +376,16 @@ def _begun_again(
     otherwise: bool,
 ) -> Record:
     if folder.exists:
-        _check_certified(folder)
+        certificates.check(folder)
         return _same_run(folder, recipe, public, new_facts, otherwise)
-    _check_certified(earlier)
+    certificates.check(earlier)
     counts = earlier.counts()
     learners.check_readable(recipe, [*earlier.releases(), *([] if counts is None else [counts])])
     known = earlier.facts()
     facts = new_facts | {key: known[key] for key in ("ledger", "own_ledger", "ledger_is_beside")}
     facts["unprotected"] = list(dict.fromkeys(known["unprotected"] + new_facts["unprotected"]))
     certificate = earlier.certificate() | {"trained again": f"on the releases of {earlier.path}; nothing was asked"}
-    certificate |= _covered(earlier, certificate, LEARNED_FROM) | _stated(facts, certificate) | _unprotected(facts)
+    certificate = certificates.of_model(certificate, earlier, facts)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")  # before what it speaks of
     copied = [earlier.clusters_file] if counts is not None else []
@@ -405,20 +395,6 @@ def _begun_again(
         shutil.copyfile(file, folder.path / file.name)
     folder.keep_extractor(public)
     return folder.create(recipe, facts | {"from": str(earlier.path)})
-
-
-def _check_certified(folder: RunFolder) -> None:
-    """Raise unless a folder's releases are all there and whole, and its certificate speaks of them."""
-    releases: list[Release | HistogramRelease] = [*folder.releases()]
-    releases += [each for each in (folder.hold_out(), folder.counts()) if each is not None]
-    certificate = folder.certificate()
-    known = {(certificate["ledger"]["id"], query["entry"], query["private"]) for query in certificate["queries"]}
-    told = {(each.receipt.ledger["id"], each.receipt.ledger["entry"], each.private) for each in releases}
-    if not known >= told:
-        raise InvalidArgument(
-            f"{folder.path} holds a release that its certificate does not know: it was stopped before that was certified "
-            "(resume that run first), or the file is of another run."
-        )
 
 
 def _same_run(folder: RunFolder, recipe: Recipe, public: Public, new_facts: Record, otherwise: bool) -> Record:
@@ -468,53 +444,6 @@ def _tests(recipe: Recipe, data: datasets.Dataset) -> list[str]:
     return [named if recipe.table is None else os.path.abspath(data.public_test)]
 
 
-def _certificate(folder: RunFolder, vault: LabelVault, facts: Record, answered: Iterable[int] = ()) -> Record:
-    """Return the certificate of a run, with what its ledger does not know."""
-    certificate = vault.certificate() | {"ledger file": facts["ledger"], "ledger place": ledgers.in_words(facts)}
-    covered = _covered(folder, certificate, "the releases of this run", answered)
-    earlier = folder.certificate() if folder.certificate_file.exists() else {}
-    return certificate | covered | _stated(facts, earlier) | _unprotected(facts)
-
-
-def _covered(folder: RunFolder, certificate: Record, releases: str, answered: Iterable[int] = ()) -> Record:
-    """Say what a certificate speaks of: the releases in a folder, and all else that their ledger had charged by then.
-
-    `answered` are the ledger's entries of releases that are about to be stored there.
-    """
-    entries = sorted({*answered, *map(_entry, folder.path.glob("release-*.json"))})
-    others = [query for query in certificate["queries"] if query["entry"] not in entries]
-    more = f" and {len(others)} other queries" if others else ""
-    numbers = ", ".join(map(str, entries))
-    return {
-        "covers": f"{releases} (ledger entries {numbers}){more}: all that its ledger had released up to entry "
-        f"{certificate['ledger']['entry']}. What is charged later, and what is listed as unprotected, is not covered"
-    }
-
-
-def _entry(release: Path) -> int:
-    return int(json.loads(release.read_text(encoding="utf-8"))["receipt"]["ledger"]["entry"])
-
-
-def _stated(facts: Record, earlier: Record) -> Record:
-    """Say that features, or weights that they were made by, of a user's own are public by the user's word alone.
-
-    What an earlier certificate of the run says of the features that labels were asked by stays: another model unsays nothing.
-    """
-    before, reads = earlier.get("features"), facts["reads"]
-    if reads is None or not specs.parse(reads["spec"]).is_of_files:
-        return {} if before is None else {"features": before}
-    stated = f"the model reads {reads['spec']} (digest {reads['digest']}), which the caller states are public"
-    said = stated if before is None else before if stated in before else f"{before}; {stated}"
-    return {"features": said}
-
-
-def _unprotected(facts: Record) -> Record:
-    """List every public test that models of the run were ever tested on, and whose labels any began with."""
-    read = facts["unprotected"]
-    why = {each: initial.WORDS if each.startswith(initial.READ) else PUBLIC_LABELS for each in read}
-    return {"unprotected": why} if read else {}
-
-
 def _nobody(record: Record) -> None:
     """Nobody watches."""
 
@@ -525,7 +454,7 @@ def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, f
     def note(record: Record) -> None:
         if record["kind"] == "answer":
             assert vault is not None
-            certificate = _certificate(folder, vault, facts, [record["entry"]])
+            certificate = certificates.of_run(folder, vault, facts, [record["entry"]])
             write_whole(folder.certificate_file, json.dumps(certificate, indent=1) + "\n")
             return
         folder.note(record)
