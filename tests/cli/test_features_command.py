@@ -138,7 +138,7 @@ def test_a_prior_may_name_its_part_and_its_own_features(shell, cache):
         ("--prior cluster", "--prior must be clusters"),
         (
             "--prior clusters:eps=1",
-            "--prior clusters knows no 'eps=1'. It knows: epsilon, count, features, components.",
+            "--prior clusters knows no 'eps=1'. It knows: epsilon, count, features, components, shares.",
         ),
         ("--prior clusters:count=many", "--prior: count must be a whole number, got 'many'."),
         ("--prior clusters:epsilon=2", "prior.epsilon must be at most the run's epsilon (1)"),

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import labeldp as ldp
 from labeldp.budget import Epsilon, Ledger, create_ledger
-from labeldp.learning import Beliefs, ClusterPrior, MultiStage
+from labeldp.learning import Beliefs, ClusterPrior, Lesson, MultiStage
 from labeldp.learning.cluster_prior import labels_worth
 from labeldp.learning.multistage import COUNTS
-from labeldp.priors import Clusters, bag_posterior, projected, smoothed
+from labeldp.priors import Clusters, bag_posterior, normalised, projected, smoothed
 from labeldp.priors.shares import noise_variance
 from labeldp.vault.vault import MOST_CELLS
 
@@ -640,6 +640,38 @@ def test_counts_that_are_a_prior_and_nothing_else_are_not_learned_from():
     assert [entry["releases"] for entry in learner.journal] == [multi.releases_[:1], multi.releases_]
     assert multi.releases_[0].receipt.priors is not None and multi.counts_ is not None
     assert len(vault.asked) == len(fitted()[1].asked)
+
+
+def test_a_student_learns_from_counts_only_if_its_teacher_does():
+    learned, alone = (fitted(learn_counts=learns)[0] for learns in (True, False))
+    assert Lesson.of(learned, X).counts is learned.counts_ and Lesson.of(alone, X).counts is None
+
+
+def test_a_learner_that_cannot_weigh_beliefs_may_have_counts_as_its_prior():
+    class Plain(Scripted):
+        takes_beliefs = False
+
+    multi = staged(Plain(), learn_counts=False).fit(X, open_vault(), EPSILON)
+    assert len(multi.models_) == 2
+
+
+@pytest.mark.parametrize(("shares", "of"), [("smoothed", lambda c: smoothed(c, CLUSTERS)), ("normalised", normalised)])
+def test_the_prior_is_made_of_counts_as_it_is_said(shares, of):
+    counts = fitted()[0].counts_
+    prior = ClusterPrior(CLUSTERS, PART, shares).prior(counts, np.arange(N))
+    assert prior.tolist() == of(counts)[CLUSTERS.numbers].tolist()
+
+
+def test_priors_made_otherwise_of_the_same_counts_are_not_read_back():
+    multi, _, _ = fitted()
+    told = multi._about_priors()
+    multi.clusters = ClusterPrior(CLUSTERS, PART, "normalised")
+    assert multi._about_priors() != told
+
+
+def test_an_unknown_way_to_make_a_prior_is_refused():
+    with pytest.raises(ldp.InvalidArgument, match="shares must be one of 'smoothed', 'normalised'"):
+        ClusterPrior(CLUSTERS, PART, "raw")
 
 
 @pytest.mark.parametrize("wrong", [{"clusters": None}, {"stages": 0}, {"bag_rounds": 1}])

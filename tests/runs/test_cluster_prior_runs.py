@@ -19,6 +19,7 @@ from labeldp.features import PatchFeatures
 from labeldp.priors import Clusters
 from labeldp.runs import RunFolder
 from labeldp.runs.clusters import counted_in
+from labeldp.runs.training import stages_of
 from labeldp.vault import HistogramRelease, LabelVault
 
 PATCHES = "patches:patch=3,centroids=8,pool=2,sample=500"
@@ -50,6 +51,16 @@ def other_clusters(monkeypatch):
 
 
 # ---------------------------------------------------------------- what is asked, and what it costs
+
+
+def test_how_the_paper_uses_counts_reaches_the_stages(on_patches):
+    papers = on_patches.changed(PART | {"prior.shares": "normalised", "training.learn_counts": False})
+    digits = datasets.load("digits")
+    clusters = Clusters(np.zeros(200, int), np.zeros((5, 2)), np.zeros(2), np.eye(2))
+    for recipe, told in ((on_patches.changed(PART), (True, "smoothed")), (papers, (False, "normalised"))):
+        stages = stages_of(recipe, digits, clusters=clusters)
+        assert (stages.learn_counts, stages.clusters.shares) == told
+    assert papers.other_releases_than(on_patches.changed(PART)) == ["prior.shares"]
 
 
 def test_counts_and_responses_add_up_to_epsilon_for_each_label(run, charges):

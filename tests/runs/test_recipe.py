@@ -51,6 +51,7 @@ def recipes(draw):
     features = st.sampled_from(["arrays:a.npy,b.npy", "arrays:it's=.npy"])
     features = features if own_file else features | st.sampled_from(["patches", "byol:epochs=3,backbone=small-conv"])
     whole = {"count": st.none() | st.integers(1), "components": st.integers(1)}
+    whole["shares"] = st.sampled_from([None, "smoothed", "normalised"])
     prior = of(Prior, epsilon=st.just("1e-12" if part == "part" else None), features=st.none() | features, **whole)
     where = {
         "features": features if own_file and part else st.none() | features,
@@ -192,7 +193,7 @@ WRONG = [
     (START + "release = 3", "[release] must be a table."),
     (START + 'prior = "clusters"', "[prior] must be a table."),
     (START + 'features = "patches"\ntraining = 3', "[training] must be a table."),
-    (START + "[prior]\nkind = 3", "[prior] knows no 'kind'. It knows: epsilon, count, features, components."),
+    (START + "[prior]\nkind = 3", "[prior] knows no 'kind'. It knows: epsilon, count, features, components, shares."),
     (
         START + "[prior]\nepsilon = 3",
         "prior.epsilon must be at most the run's epsilon (2), of which it is a part; got 3.",

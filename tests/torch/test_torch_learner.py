@@ -186,6 +186,60 @@ def test_the_callers_module_is_not_trained():
     assert same(before, module.state_dict())
 
 
+class Late(nn.Module):
+    """Its second layer has no part in the first batch, and so no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.calls = network(), network(), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.first(x) + self.second(x) if self.calls > 1 else self.first(x)
+
+
+class Sparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(10, N_CLASSES, sparse=True)
+
+    def forward(self, x):
+        return self.table((x[:, 0].abs() * 3).long().clamp(max=9))
+
+
+class Turning(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Parameter(torch.randn(N_FEATURES, N_CLASSES, dtype=torch.complex64))
+
+    def forward(self, x):
+        return (x.to(torch.complex64) @ self.turn).real
+
+
+@pytest.mark.parametrize("module", [Late, Sparse, Turning])
+def test_modules_whose_steps_cannot_be_fused_are_trained_too(module):
+    made = module()
+    before = {name: value.clone() for name, value in made.state_dict().items()}
+    X = features()
+    learner = TorchLearner(made, epochs=2, batch_size=32, weight_decay=0.0).fit(X, release_of(X))
+    assert all(not torch.equal(value, before[name]) for name, value in weights(learner).items())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_a_fused_step_is_the_usual_one_up_to_rounding(optimizer, monkeypatch):
+    X = features()
+    release = release_of(X)
+
+    def trained():
+        how = {"epochs": 3, "batch_size": 32, "optimizer": optimizer, "learning_rate": 0.01}
+        return weights(TorchLearner(network(), **how).fit(X, release))
+
+    fused = trained()
+    monkeypatch.setattr("labeldp.torch.learner.can_be_fused", lambda _: False)
+    for name, value in trained().items():
+        torch.testing.assert_close(fused[name], value, rtol=1e-4, atol=1e-5)
+
+
 def test_frozen_layers_stay_as_they_are():
     X = features()
     module = network()

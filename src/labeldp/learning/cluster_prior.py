@@ -14,10 +14,12 @@ from labeldp.errors import InvalidArgument, TrustError
 from labeldp.learning.learner import Beliefs
 from labeldp.learning.partition import Rows
 from labeldp.mechanisms import Histogram
-from labeldp.priors import Clusters, projected, smoothed
+from labeldp.priors import Clusters, normalised, projected, smoothed
 from labeldp.priors.shares import noise_variance
 from labeldp.vault import HistogramRelease, LabelHolder
 from labeldp.vault.vault import MOST_CELLS
+
+SHARES = ("smoothed", "normalised")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,8 @@ class ClusterPrior:
     clusters : public clusters of all rows of the vault.
     epsilon : the counts' part. What is left of a run's epsilon goes to the local responses of its stages, whose first prior
         is the shares of each row's cluster. None for all of it: then there are no stages, and models learn from counts alone.
+    shares : how that prior is made of counts: "smoothed", small clusters leaning on their neighbours, or "normalised", as in
+        the paper; see `labeldp.priors`.
 
     Privacy
     -------
@@ -38,8 +42,10 @@ class ClusterPrior:
 
     clusters: Clusters
     epsilon: Any = None
+    shares: str = "smoothed"
 
     def __post_init__(self) -> None:
+        checks.one_of(SHARES, shares=self.shares)
         if not isinstance(self.clusters, Clusters):
             raise InvalidArgument(f"clusters must be labeldp.priors.Clusters, got {type(self.clusters).__name__}.")
         if self.epsilon is not None:
@@ -96,8 +102,9 @@ class ClusterPrior:
         return same_groups and same_cost and release.classes == tuple(classes)
 
     def prior(self, counts: HistogramRelease, rows: Rows) -> NDArray[np.float64]:
-        """Return the prior of rows: the shares in their cluster, small ones leaning on their neighbours."""
-        return smoothed(counts, self.clusters)[self.clusters.numbers[rows]]
+        """Return the prior of rows: the shares in their cluster."""
+        shares = normalised(counts) if self.shares == "normalised" else smoothed(counts, self.clusters)
+        return shares[self.clusters.numbers[rows]]
 
     def beliefs(self, counts: HistogramRelease, *, beside_reports: bool) -> Beliefs:
         """Return the counts as soft targets: beside reports the prior, weighing as many labels as the counts are worth."""

@@ -270,8 +270,10 @@ class MultiStage:
 
     def _about_priors(self) -> str:
         """Return what the priors on disk must have been made with to be used again."""
-        external = None if self.counts_ is None else self.counts_.receipt.ledger["hash"]
-        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, external or self.prior_source])
+        external = self.prior_source
+        if self.clusters is not None and self.counts_ is not None:
+            external = f"{self.counts_.receipt.ledger['hash']}, {self.clusters.shares}"
+        return json.dumps([self.temperature, self.prior_weight, self.prior is not None, external])
 
     def _source(self, previous: Learner | None) -> Any:
         """Say where the prior came from: the releases behind the model, or the caller's statement."""
@@ -457,7 +459,7 @@ class MultiStage:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
         for learner in learners:
             learner.check(X, n_classes)
-            if self.clusters is not None and not getattr(learner, "takes_beliefs", True):
+            if self.clusters is not None and self.learn_counts and not getattr(learner, "takes_beliefs", True):
                 raise InvalidArgument(
                     "this learner cannot weigh what is believed of a row, as counts of clusters need."
                 )

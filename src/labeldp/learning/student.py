@@ -73,8 +73,9 @@ class Lesson:
     @classmethod
     def of(cls, teacher: MultiStage, X: Any, *, rounds: int = 1, share: float = TEACHERS_SHARE) -> Lesson:
         """Return the lesson that a fitted `MultiStage` can give, which reads X."""
-        rows = spoken_of([*teacher.releases_, *([] if teacher.counts_ is None else [teacher.counts_])])
-        return cls(teacher.predict_proba(X[rows]), teacher.releases_, teacher.counts_, rounds, share)
+        counts = teacher.counts_ if teacher.learn_counts else None
+        rows = spoken_of([*teacher.releases_, *([] if counts is None else [counts])])
+        return cls(teacher.predict_proba(X[rows]), teacher.releases_, counts, rounds, share)
 
     @property
     def rows(self) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument
-from labeldp.learning.cluster_prior import ClusterPrior
+from labeldp.learning.cluster_prior import SHARES, ClusterPrior
 from labeldp.learning.partition import Partition, check_shares
 from labeldp.priors import Clusters, cluster_count
 from labeldp.runs import inputs
@@ -24,7 +24,7 @@ from labeldp.vault import HistogramRelease
 def prior_of(recipe: Recipe, clusters: Clusters) -> ClusterPrior:
     """Return what stage 0 asks."""
     assert recipe.prior is not None
-    return ClusterPrior(clusters, recipe.prior.epsilon)
+    return ClusterPrior(clusters, recipe.prior.epsilon, recipe.prior.shares or SHARES[0])
 
 
 def settled(recipe: Recipe, data_inputs: Record) -> Recipe:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from labeldp import checks
 from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
+from labeldp.learning.cluster_prior import SHARES
 from labeldp.learning.learner import PRECISIONS
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.runs import specs
@@ -39,12 +40,14 @@ class Prior:
     count : how many clusters; None for the public rule, `labeldp.priors.cluster_count`.
     features : what is clustered; None for what the model reads, or patches of images.
     components : how many principal components of it.
+    shares : how the prior is made of counts, "smoothed" or "normalised", the paper's; None for the first.
     """
 
     epsilon: str | None = None
     count: int | None = None
     features: str | None = None
     components: int = 64
+    shares: str | None = None
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
@@ -52,6 +55,8 @@ class Prior:
         if self.count is not None:
             checks.integer(**{"prior.count": self.count}, at_least=1)
         checks.integer(**{"prior.components": self.components}, at_least=1)
+        if self.shares is not None:
+            checks.one_of(SHARES, **{"prior.shares": self.shares})
         if self.features is not None:
             specs.parse(self.features, name="prior.features")
 

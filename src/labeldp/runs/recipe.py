@@ -213,8 +213,8 @@ class Recipe:
         """Make a recipe from TOML's values; every unknown key is an error."""
         given = {"release": {}, "training": {}} | dict(values)
         of_features = given.get("features") is not None and family_of(str(given.get("model"))) == "torch"
-        if of_features and isinstance(given["training"], dict):  # what is no table is refused below
-            given["training"] = ON_FEATURES | given["training"]
+        if of_features and isinstance(given["training"], Mapping):  # what is no table is refused below
+            given["training"] = ON_FEATURES | dict(given["training"])
         settings = given["training"]
         if given.get("table") is not None:
             _check_own_file(given.get("data"))

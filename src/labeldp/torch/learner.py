@@ -35,8 +35,6 @@ from labeldp.torch.schedules import SCHEDULES
 T = TypeVar("T")
 
 PREDICT_AT_ONCE = 1000
-FUSED = True
-"""One pass over weights and gradients a step, instead of one per operation: for large embeddings most of the time."""
 ADAMS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
@@ -172,6 +170,7 @@ class TorchLearner:
         fingerprint = checkpoints.fingerprint_of(self._settings(), [rows, data.targets, *module.state_dict().values()])
         average = None if self.averaging is None else WeightAverage(module, self.averaging)
         wrapped, optimizer = self.fabric.setup(module, self._optimizer(module))
+        self._begin_momentum(optimizer)
         self.module_ = module if average is None else average.module.to(self.fabric.device)
         done = 0
         if (state := self.ask_once(lambda: checkpoints.read(checkpoint, fingerprint))) is not None:
@@ -276,16 +275,22 @@ class TorchLearner:
 
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        how: dict[str, Any] = {
+            "lr": self.learning_rate,
+            "weight_decay": self.weight_decay,
+            "fused": can_be_fused(module),
+        }
         if self.optimizer in ADAMS:
-            return ADAMS[self.optimizer](parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=FUSED)
-        return torch.optim.SGD(
-            parameters,
-            lr=self.learning_rate,
-            momentum=self.momentum,
-            nesterov=self.momentum > 0,
-            weight_decay=self.weight_decay,
-            fused=FUSED,
-        )
+            return ADAMS[self.optimizer](parameters, **how)
+        return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.momentum > 0, **how)
+
+    @staticmethod
+    def _begin_momentum(optimizer: Any) -> None:
+        """Give all weights a momentum of 0: a fused step needs it, also of those that have no gradient yet."""
+        group = optimizer.param_groups[0]
+        if group["fused"] and group.get("momentum"):
+            for weights in group["params"]:
+                optimizer.state[weights]["momentum_buffer"] = torch.zeros_like(weights)
 
     def _settings(self) -> dict[str, Any]:
         skipped = {"module", "module_", "fabric", "augmentation"}
@@ -348,6 +353,12 @@ class TorchLearner:
         twin = copy.copy(self)
         twin.module, twin.module_ = copy.deepcopy(self.module, memo), copy.deepcopy(self.module_, memo)
         return twin  # the fabric, which holds processes and devices, is shared
+
+
+def can_be_fused(module: nn.Module) -> bool:
+    """Tell whether a step can be one pass over weights and gradients, which large embeddings gain most from."""
+    is_sparse = any(getattr(each, "sparse", False) for each in module.modules())
+    return not is_sparse and all(parameter.is_floating_point() for parameter in module.parameters())
 
 
 def in_bfloat16(module: Any, inputs: Tensor) -> Tensor:
