@@ -21,6 +21,7 @@ from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
 from labeldp.learning.bags import bag_beliefs
 from labeldp.learning.cluster_prior import ClusterPrior
+from labeldp.learning.filtering import keep_likely, mean_size
 from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
 from labeldp.learning.questions import Question, check_budget, name_of
@@ -546,16 +547,3 @@ def tempered(probabilities: Probabilities, temperature: float) -> Probabilities:
         logs = np.log(probabilities.astype(np.float64)) / temperature
     powers = np.exp(logs - logs.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
-
-
-def mean_size(release: Release, how: str | None) -> int:
-    """Return the mean number of candidates, as a whole number: down, or to the nearest."""
-    mean = float(release.sizes.mean())
-    return max(1, int(mean) if how == "floor" else round(mean))
-
-
-def keep_likely(release: Release, X: Any, model: Learner, k: int) -> Filtered:
-    """Keep the rows whose reported label is among the k that the model finds most likely (Appendix B)."""
-    predicted = model.predict_proba(X[release.rows])
-    reported = predicted[np.arange(len(release)), release.label_numbers]
-    return Filtered(release, (predicted > reported[:, None]).sum(axis=1) < k)
