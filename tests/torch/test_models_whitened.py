@@ -9,6 +9,7 @@ from labeldp.torch import TorchLearner, models
 from labeldp.torch.models.whitened import FLOOR
 
 IMAGES = {"kind": "image", "shape": [3, 32, 32]}
+NETS = ("whitened-conv", "whitened-conv-wide")
 
 
 def images(n=40):
@@ -53,15 +54,23 @@ def test_convolutions_begin_as_the_identity_as_far_as_their_channels_go():
         assert torch.allclose(each(x)[:, : each.in_channels], x, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("shape", [[1, 28, 28], [3, 32, 32], [1, 16, 16]])
-def test_it_reads_images_of_at_least_16_pixels_square(shape):
-    module = models.build("whitened-conv", {"kind": "image", "shape": shape}, 7).eval()
+def test_it_reads_images_of_at_least_16_pixels_square(name, shape):
+    module = models.build(name, {"kind": "image", "shape": shape}, 7).eval()
     assert module(torch.rand(2, *shape)).shape == (2, 7)
 
 
-def test_smaller_images_are_refused():
-    with pytest.raises(InvalidArgument, match="at least 16×16"):
-        models.build("whitened-conv", {"kind": "image", "shape": [1, 15, 28]}, 10)
+@pytest.mark.parametrize("name", NETS)
+def test_smaller_images_are_refused(name):
+    with pytest.raises(InvalidArgument, match=f"at least 16×16 for {name},"):
+        models.build(name, {"kind": "image", "shape": [1, 15, 28]}, 10)
+
+
+def test_the_wide_one_is_as_wide_as_published():
+    module = models.build("whitened-conv-wide", IMAGES, 10)
+    widths = [each.out_channels for each in module.modules() if isinstance(each, torch.nn.Conv2d)]
+    assert widths == [64, 64, 256, 256, 256, 256]
 
 
 def test_whitening_is_not_trained_and_is_part_of_the_saved_model(tmp_path):
