@@ -10,7 +10,17 @@ from labeldp.report.words import duration
 from labeldp.reproduce.cookbook import recipes_of, tables
 from labeldp.reproduce.pooling import Cell, pooled
 from labeldp.reproduce.results import Results
-from labeldp.reproduce.sheets import is_of, misses, number, spread_in_words, targets
+from labeldp.reproduce.sheets import (
+    CLOSE,
+    NO_RUN,
+    is_close,
+    is_of,
+    misses,
+    number,
+    spread_in_words,
+    targets,
+    threads_in_words,
+)
 from page import rewrite
 
 HERE = Path(__file__).parent
@@ -22,26 +32,54 @@ HEADS = {
 """Two trust models, two tables: one's figures are not the other's."""
 
 
-def row(cell: Cell) -> str:
-    name = published.known(cell.dataset) or cell.dataset
-    theirs = published.POINTS.get(name, {}).get(published.TWO_STAGES, {})
-    target = targets(cell.dataset, cell.trust).get(cell.epsilon)
-    paper, aim = (number(each, cell.metric) if each is not None else "" for each in (theirs.get(cell.epsilon), target))
-    took = "" if cell.mean_seconds is None else duration(cell.mean_seconds)
+def row(dataset: str, trust: str, epsilon: str, cell: Cell | None) -> str:
+    """Return the line of a cell that has runs, or a target."""
+    name = published.known(dataset) or dataset
+    metric = "rmse" if published.is_rmse(name) else "accuracy"
+    theirs = published.POINTS.get(name, {}).get(published.TWO_STAGES, {}).get(epsilon)
+    target = targets(dataset, trust).get(epsilon)
+    paper, aim = ("" if each is None else number(each, metric) for each in (theirs, target))
+    said = (
+        (NO_RUN, aim, "", "")
+        if cell is None
+        else (_ours(cell, target), _aim(cell, target, aim), _runs(cell), _time(cell))
+    )
+    title = f"{name}, per rating" if metric == "rmse" else name
+    return f"| {' | '.join((title, epsilon, *([paper] * (trust == 'local')), *said))} |"
+
+
+def _ours(cell: Cell, target: float | None) -> str:
     mean = number(cell.mean, cell.metric)
     is_met = target is not None and not misses(cell, target)
-    ours = f"{f'**{mean}**' if is_met else mean}{spread_in_words(cell)}"
-    runs = f"{cell.runs}{'' if is_of(cell, recipes_of(cell.dataset)) else ', of an earlier recipe'}"
-    shown = (name, cell.epsilon, *([paper] * (cell.trust == "local")), ours, aim, runs, took)
-    return f"| {' | '.join(shown)} |"
+    return f"{f'**{mean}**' if is_met else mean}{spread_in_words(cell)}"
+
+
+def _aim(cell: Cell, target: float | None, aim: str) -> str:
+    return f"{CLOSE} {aim}" if target is not None and is_close(cell, target) else aim
+
+
+def _runs(cell: Cell) -> str:
+    return f"{cell.runs}{'' if is_of(cell, recipes_of(cell.dataset)) else ', of an earlier recipe'}"
+
+
+def _time(cell: Cell) -> str:
+    took = "" if cell.mean_seconds is None else duration(cell.mean_seconds)
+    return ", ".join(filter(None, (took, threads_in_words(cell))))
 
 
 def summary(results: Results) -> str:
     cells = [cell for table in tables() for cell in pooled(results.records(table))]
-    ours = [cell for cell in cells if cell.recipe.startswith("best-") and cell.rows is None]
-    order = {name: place for place, name in enumerate(tables())}
-    ours.sort(key=lambda cell: (order[cell.dataset], float(cell.epsilon)))
-    found = ["\n".join([head, *(row(cell) for cell in ours if cell.trust == trust)]) for trust, head in HEADS.items()]
+    ours = {
+        (cell.dataset, cell.trust, cell.epsilon): cell
+        for cell in cells
+        if cell.recipe.startswith("best-") and cell.rows is None
+    }
+    found = []
+    for trust, head in HEADS.items():
+        aims = {(table, trust, epsilon) for table in tables() for epsilon in targets(table, trust)}
+        keys = {key for key in {*ours, *aims} if key[1] == trust}
+        order = sorted(keys, key=lambda key: (tables().index(key[0]), float(key[2])))
+        found.append("\n".join([head, *(row(*key, ours.get(key)) for key in order)]))
     return "\n\n".join(found)
 
 

@@ -50,7 +50,7 @@ def test_stages_are_a_line_per_recipe_and_epsilon(results, tmp_path):
 def test_a_grid_has_a_number_per_cell_and_a_dash_where_there_is_none(results, tmp_path, name):
     figure = filled(results, name, leave_out=2)
     text = drawn(figure, tmp_path)
-    assert len(figure.points) == 9 and text.count("not run here") == 2 and text.count(">–<") == 2
+    assert len(figure.points) == 9 and text.count("no run yet") == 2 and text.count(">–<") == 2
     assert sum(text.count(f">{value}.0<") for value in range(80, 87)) == 7
 
 

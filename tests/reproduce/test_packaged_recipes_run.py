@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeldp.reproduce import find
+from labeldp.reproduce import figures, recipes_of, tables
 from labeldp.runs import train
 
 ROWS, TEST_ROWS = 20, 4
@@ -43,30 +43,33 @@ def idx(array):
     return bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("table", "name", "epsilon"),
-    [
-        ("kmnist", "paper-2st", "1"),
-        ("fashion-mnist", "paper-2st-small", "1"),
-        ("fashion-mnist", "paper-2st-small-init", "1"),
-        ("figure-curves", "lp-2st", "1"),
-        ("mnist", "best-local", "1"),
-        ("fashion-mnist", "best-curator", "1"),
-        ("mnist", "best-curator", "2"),
-        ("cifar-10", "paper-2st", "1"),
-        ("cifar-10", "best-local", "1"),
-        ("cifar-100", "best-local", "3"),
-        ("movielens-1m", "paper-1st", "1"),
-        ("movielens-1m", "paper-2st", "1"),
-        ("ssl-prior", "paper-uniform-small", "1"),
-    ],
-)
-def test_a_packaged_recipe_runs_and_is_what_it_says(table, name, epsilon, data_dir, tmp_path):
-    (entry,) = find(table, [name])
+def parts(recipe):
+    """What a recipe is made of, whatever its numbers."""
+    student = recipe.student and (recipe.student.model, recipe.student.precision)
+    return recipe.data, recipe.model, recipe.features, recipe.release.mechanism, bool(recipe.prior), student
+
+
+def every_recipe():
+    """Each packaged recipe at its first epsilon, and at those where it is made of other parts; of a figure, one point."""
+    for table in (*tables(), *figures()):
+        for entry in recipes_of(table):
+            point = entry.variants()[0]
+            made_of = {parts(point.at(epsilon)): epsilon for epsilon in reversed(entry.epsilons)}
+            yield from (
+                pytest.param(point, epsilon, id=f"{table}-{entry.name}-{epsilon}") for epsilon in made_of.values()
+            )
+
+
+@pytest.mark.parametrize(("entry", "epsilon"), list(every_recipe()))
+def test_a_packaged_recipe_runs_and_is_what_it_says(entry, epsilon, data_dir, tmp_path):
     recipe = entry.at(epsilon)
-    quick = {"training.epochs": 1}
+    quick = {"training.epochs": 1, "training.batch_size": 8, "rows": None}
     quick |= {} if recipe.student is None else {"student.epochs": 1, "student.rounds": 1}
     quick |= {} if recipe.features is None else {"features": "patches:centroids=8,sample=500"}
+    if recipe.prior is not None and recipe.prior.features is not None:
+        quick["prior.features"] = "byol:backbone=small-conv,epochs=1"
+    if recipe.prior is not None and recipe.prior.count is not None:
+        quick["prior.count"] = 2
     folder = train(recipe.changed(quick), tmp_path / "run", data_dir=data_dir, cache=tmp_path)
     certificate = folder.certificate()
     assert (certificate["trust"], certificate["spent"]["epsilon"]) == (entry.trust, epsilon)

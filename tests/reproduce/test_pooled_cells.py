@@ -84,3 +84,11 @@ def test_a_cell_is_plain_json():
     (cell,) = pooled([run(97.0), run(98.0)])
     plain = json.loads(json.dumps(cell.plain()))
     assert plain["mean"] == 97.5 and plain["runs"] == 2 and plain["values"] == [97.0, 98.0]
+
+
+def test_the_standard_error_of_test_rows_is_the_binomial_one_and_runs_do_not_shrink_it():
+    (one,) = pooled([run(90.0, test_rows=10_000)])
+    (three,) = pooled([run(value, test_rows=10_000) for value in (89.0, 90.0, 91.0)])
+    assert one.test_error == three.test_error == pytest.approx(0.3)
+    (of_errors,) = pooled([run(0.9, metric="rmse", test_rows=10_000)])
+    assert of_errors.test_error is None

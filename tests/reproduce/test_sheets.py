@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -13,7 +14,12 @@ from labeldp.reproduce.cookbook import ORDER, hash_of
 from labeldp.reproduce.plot import write_page, write_svg
 from labeldp.reproduce.sheets import HEADS, verdicts
 
-WAIT = {"kind": "estimate", "dataset": "mnist", "recipe": "paper-2st", "trust": "local", "time": "2026-01-01T00:00:00Z"}
+
+def wait(epsilon, hours, **other):
+    """An estimate of MNIST's paper-2st as it is now."""
+    (entry,) = find("mnist", ["paper-2st"])
+    named = {"kind": "estimate", "dataset": "mnist", "recipe": "paper-2st", "trust": "local", "epsilon": epsilon}
+    return named | {"hours": hours, "recipe_hash": hash_of(entry.at(epsilon)), "time": "2026-01-01T00:00:00Z"} | other
 
 
 def sheets(*records, table="mnist"):
@@ -89,6 +95,21 @@ def test_targets_that_are_missed_met_and_not_tried_are_named():
     assert "Targets without a run: epsilon 0.5, epsilon 3, epsilon 4." in notes
 
 
+@pytest.mark.parametrize(("value", "told"), [(98.25, "missed"), (98.35, "met")])
+def test_a_figure_closer_to_its_target_than_the_test_rows_can_tell_is_marked(value, told):
+    close, far = run(value, test_rows=10_000), run(99.5, epsilon="2", test_rows=10_000)
+    notes = " ".join(sheets(close, far)["mnist", "local"].notes)
+    assert f"Targets {told}: epsilon 1 ({value:.2f} of ≈ 98.30)" in notes
+    assert "epsilon 2 (99.50 of 99.00)" in notes and "≈: closer than the standard error" in notes
+    assert "≈" not in " ".join(sheets(far)["mnist", "local"].notes)
+
+
+def test_a_cell_says_how_many_threads_its_runs_had():
+    both = sheets(run(98.0, threads=1), run(98.2, threads=2))["mnist", "local"]
+    assert "2 runs, 10.0 s each\n1 to 2 threads" in row(both, "1")["best-local"]
+    assert "\n1 thread\n" in row(sheets(run(98.0, threads=1))["mnist", "local"], "1")["best-local"] + "\n"
+
+
 def test_of_errors_less_is_better():
     of = {"dataset": "movielens-1m", "metric": "rmse"}
     whole = {("best-local", cell.epsilon): cell for cell in pooled([run(0.96, **of), run(0.90, epsilon="2", **of)])}
@@ -104,18 +125,25 @@ def test_of_errors_less_is_better():
 
 
 def test_a_recipe_that_was_not_run_says_so_with_its_estimate_where_it_lists_the_epsilon():
-    sheet = sheets(WAIT | {"epsilon": "2", "hours": 41.3})["mnist", "local"]
-    assert (
-        row(sheet, "2")["paper-2st"] == "not run here:\nabout 41 h" and row(sheet, "1")["paper-2st"] == "not run here"
-    )
-    assert row(sheet, "0.5")["paper-2st"] == "" and row(sheet, "0.5")["best-local"] == "not run here"
-    assert row(sheet, "2")["best-local"] == "not run here"
-    busy = sheets(WAIT | {"epsilon": "2", "hours": 1.0, "processor_share": 0.3})["mnist", "local"]
-    assert row(busy, "2")["paper-2st"] == "not run here:\nabout 1.0 h,\ntimed on a busy machine"
+    sheet = sheets(wait("2", 41.3))["mnist", "local"]
+    assert row(sheet, "2")["paper-2st"] == "not run here:\nabout 41 h" and row(sheet, "1")["paper-2st"] == "no run yet"
+    assert row(sheet, "0.5")["paper-2st"] == "" and row(sheet, "0.5")["best-local"] == "no run yet"
+    assert row(sheet, "2")["best-local"] == "no run yet"
+    busy = sheets(wait("2", 4.0, processor_share=0.3))["mnist", "local"]
+    assert row(busy, "2")["paper-2st"] == "not run here:\nabout 4.0 h,\ntimed on a busy machine"
+
+
+def test_a_run_of_less_than_three_hours_is_only_not_run_yet():
+    assert row(sheets(wait("2", 2.9))["mnist", "local"], "2")["paper-2st"] == "no run yet:\nabout 2.9 h"
+
+
+def test_an_estimate_of_an_earlier_recipe_is_not_shown():
+    sheet = sheets(wait("2", 41.3, recipe_hash="earlier"), wait("1", 41.3))["mnist", "local"]
+    assert row(sheet, "2")["paper-2st"] == "no run yet" and row(sheet, "1")["paper-2st"].endswith("about 41 h")
 
 
 def test_a_run_takes_the_place_of_its_estimate():
-    records = [WAIT | {"epsilon": "2", "hours": 41.3}, run(98.5, recipe="paper-2st", epsilon="2")]
+    records = [wait("2", 41.3), run(98.5, recipe="paper-2st", epsilon="2")]
     assert row(sheets(*records)["mnist", "local"], "2")["paper-2st"].startswith("98.50\n1 run, ")
 
 
@@ -156,7 +184,7 @@ def test_a_cell_says_of_how_many_commits_and_of_which_data_its_runs_are(as_it_is
 def test_a_recipe_of_ones_own_meets_no_target_and_is_not_drawn_as_ours(tmp_path):
     found = sheets(run(99.9, recipe="own:best-local"))
     sheet = found["mnist", "local"]
-    assert row(sheet, "1")["own:best-local"].startswith("99.90") and row(sheet, "1")["best-local"] == "not run here"
+    assert row(sheet, "1")["own:best-local"].startswith("99.90") and row(sheet, "1")["best-local"] == "no run yet"
     assert not any("Targets met" in note for note in sheet.notes)
     assert "ours: own" not in write_svg(tmp_path / "mnist.svg", list(found.values())).read_text()
 
@@ -202,4 +230,19 @@ def test_sheets_of_ssl_priors_are_not_headed_nor_placed_like_those_of_the_main_t
     assert main.title == "CIFAR-10, curator: test accuracy in percent"
     page = write_page(tmp_path / "page.html", [prior, main]).read_text()
     assert page.count('id="cifar-10-curator"') == 1 and page.count('id="ssl-prior-cifar-10-curator"') == 1
-    assert "self-supervised" not in write_svg(tmp_path / "prior.svg", [prior]).read_text().split("</text>")[0]  # narrow
+    assert prior.short_title == "ssl-prior: CIFAR-10, curator"  # of a panel, which is narrow
+    assert "self-supervised" not in write_svg(tmp_path / "prior.svg", [prior]).read_text().split("</text>")[0]
+
+
+def test_panels_side_by_side_have_the_same_scale(tmp_path):
+    one = sheets(run(90.0, dataset="kmnist"), table="kmnist")["kmnist", "local"]
+    other = sheets(run(20.0, dataset="kmnist", trust="curator", recipe="best-curator"), table="kmnist")
+    alone = write_svg(tmp_path / "a.svg", [one]).read_text()
+    beside = write_svg(tmp_path / "b.svg", [one, other["kmnist", "curator"]]).read_text()
+    assert "30\N{NO-BREAK SPACE}%" not in alone and beside.count("30\N{NO-BREAK SPACE}%") == 2
+
+
+def test_a_picture_has_plain_colours_for_readers_that_know_no_variables(tmp_path):
+    text = write_svg(tmp_path / "mnist.svg", list(sheets(run(98.0)).values())).read_text()
+    variables = re.findall(r"(?:fill|stroke): var\(--\w+\)", text)
+    assert variables and len(re.findall(r"(fill|stroke): #\w{6}; \1: var\(--\w+\)", text)) == len(variables)

@@ -50,8 +50,15 @@ def legend(series: Sequence[Series]) -> Legend:
     return entries
 
 
-def against_epsilon(name: str, about: str, series: Sequence[Series], measure: Measure) -> str:
-    """Draw the figure. Epsilons are spaced by their ratio; without privacy is the last place to the right."""
+def against_epsilon(
+    name: str, about: str, series: Sequence[Series], measure: Measure, *, beside: Sequence[Series] = ()
+) -> str:
+    """Draw the figure. Epsilons are spaced by their ratio; without privacy is the last place to the right.
+
+    Parameters
+    ----------
+    beside : what figures beside this one draw: all have the same scale of the measure.
+    """
 
     def paint(sheet: svg.Sheet) -> None:
         axes = sheet.axes(left=50, bottom=38, top=14, right=16)
@@ -64,7 +71,8 @@ def against_epsilon(name: str, about: str, series: Sequence[Series], measure: Me
         axes.minorticks_off()
         axes.set_xlabel("epsilon (less is more private)", labelpad=4)
         axes.margins(y=0.12)
-        if is_by_errors(series, measure):
+        axes.update_datalim([(places.epsilons[0], value) for value in _values(beside)])
+        if is_by_errors([*series, *beside], measure):
             _by_errors(axes)
         else:
             axes.yaxis.set_major_locator(svg.locator(nbins=5))
@@ -77,8 +85,11 @@ def against_epsilon(name: str, about: str, series: Sequence[Series], measure: Me
 
 def is_by_errors(series: Sequence[Series], measure: Measure) -> bool:
     """Tell whether a figure's accuracies are spaced by their errors: where the best is nearly all, and none is all."""
-    values = [value for one in series for draws in one.draws.values() for value in draws]
-    return measure is ACCURACY and NEARLY_ALL < max(values, default=0.0) < 1
+    return measure is ACCURACY and NEARLY_ALL < max(_values(series), default=0.0) < 1
+
+
+def _values(series: Sequence[Series]) -> list[float]:
+    return [value for one in series for draws in one.draws.values() for value in draws]
 
 
 def _by_errors(axes: Any) -> None:

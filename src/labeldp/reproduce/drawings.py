@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from labeldp.reproduce.points import Figure, Point, in_words, top_k
 
 COLOURS = (svg.BLUE, svg.ORANGE, svg.GREEN, svg.PURPLE, svg.ROSE, svg.BROWN)
 MARKERS = ("o", "s", "D", "^", "v", "P")
+LINE = 58
+"""Characters of a legend's line."""
 SIGNS = ("●", "■", "◆", "▲", "▼", "✚")
 CAPTION = "Mean over runs, each with noise of its own; a bar is one standard deviation to either side. Point at a mark."
 NAMES = {
@@ -200,7 +203,8 @@ def _axes(sheet: svg.Sheet, below: str) -> Any:
 def _panel(figure: Figure, paint: Callable[[svg.Sheet], None], legend: page.Legend, *, name: str = "") -> Panel:
     words = f"{figure.name} {name}".strip()
     drawn = svg.draw("-".join(words.replace(",", "").split()), figure.title, paint, height=HEIGHT)
-    return Panel(figure.title, drawn, [*legend, ("", "muted", figure.conditions)])
+    lines = textwrap.wrap(figure.conditions, LINE)
+    return Panel(figure.title, drawn, [*legend, *(("", "muted", line) for line in lines)])
 
 
 def _legend(series: dict[str, list[Point]]) -> page.Legend:

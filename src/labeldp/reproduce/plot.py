@@ -62,9 +62,10 @@ def series_of(sheet: Sheet) -> list[Series]:
     return ours + others
 
 
-def figure_of(sheet: Sheet) -> str:
-    """Return a sheet's figure as inline SVG."""
-    return against_epsilon(sheet.place, sheet.title, series_of(sheet), _measure(sheet))
+def figure_of(sheet: Sheet, beside: Sequence[Sheet] = ()) -> str:
+    """Return a sheet's figure as inline SVG, of the same scale as those of sheets of its measure beside it."""
+    alike = [one for other in beside if _measure(other) is _measure(sheet) for one in series_of(other)]
+    return against_epsilon(sheet.place, sheet.title, series_of(sheet), _measure(sheet), beside=alike)
 
 
 def _measure(sheet: Sheet) -> words.Measure:
@@ -74,12 +75,14 @@ def _measure(sheet: Sheet) -> words.Measure:
 def write_svg(path: Path, sheets: Sequence[Sheet]) -> Path | None:
     """Write the figures of sheets that have runs, side by side, each with its legend, as one file; None if none has any."""
     drawn = [sheet for sheet in sheets if sheet.cells]
-    return write_panels(path, [Panel(sheet.short_title, figure_of(sheet), _signs(sheet)) for sheet in drawn])
+    return write_panels(
+        path, [Panel(sheet.short_title, figure_of(sheet, drawn), _signs(sheet, drawn)) for sheet in drawn]
+    )
 
 
-def _signs(sheet: Sheet) -> page.Legend:
+def _signs(sheet: Sheet, beside: Sequence[Sheet] = ()) -> page.Legend:
     series = series_of(sheet)
-    stretched = is_by_errors(series, _measure(sheet))
+    stretched = is_by_errors([one for each in (sheet, *beside) for one in series_of(each)], _measure(sheet))
     return [*legend(series), *([("", "muted", "Accuracies are spaced by the ratio of their errors.")] * stretched)]
 
 
@@ -92,7 +95,7 @@ def write_panels(path: Path, panels: Sequence[Panel]) -> Path | None:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
         f"<title>{page.escape('; '.join(dict.fromkeys(panel.title for panel in panels)))}</title><style>{_style()}</style>",
-        '<rect width="100%" height="100%" rx="8" fill="var(--card)"/>',
+        '<rect width="100%" height="100%" rx="8" style="fill: var(--card)"/>',
     ]
     for place, panel in enumerate(panels):
         left = MARGIN + place * (WIDTH + MARGIN)
@@ -101,7 +104,7 @@ def write_panels(path: Path, panels: Sequence[Panel]) -> Path | None:
         parts.append(panel.svg.replace("<svg ", f"<svg {place_of} ", 1))
         parts += _legend(panel.legend, left, HEAD + HEIGHT + LINE_HEIGHT)
     with renamed_when_whole(path) as file:
-        file.write(("\n".join([*parts, "</svg>"]) + "\n").encode())
+        file.write(_with_plain_colours("\n".join([*parts, "</svg>"]) + "\n").encode())
     return path
 
 
@@ -140,10 +143,25 @@ def _legend(signs: page.Legend, left: float, top: float) -> list[str]:
     ]
 
 
+def _with_plain_colours(text: str) -> str:
+    """Put the light colour before each variable one, for readers of SVG that know no variables."""
+    light = dict(re.findall(r"--(\w+): (#\w+)", _roots()[0]))
+    return re.sub(
+        r"(fill|stroke): (var\(--(\w+)\))",
+        lambda found: f"{found[1]}: {light[found[3]]}; {found[1]}: {found[2]}",
+        text,
+    )
+
+
+def _roots() -> list[str]:
+    """Return the page's rules that set colours: light, then dark."""
+    sheet = files("labeldp.report").joinpath("page.css").read_text(encoding="utf-8")
+    return re.findall(r":root \{[^}]*\}", sheet)
+
+
 def _style() -> str:
     """Return the page's colours, light and dark, for a file of its own."""
-    sheet = files("labeldp.report").joinpath("page.css").read_text(encoding="utf-8")
-    roots = re.findall(r":root \{[^}]*\}", sheet)
+    roots = _roots()
     colours = roots[0] + "".join(f"@media (prefers-color-scheme: dark) {{{dark}}}" for dark in roots[1:2])
     return (
         f"{colours} svg {{ font-family: system-ui, sans-serif; }} text {{ fill: var(--ink); }} "

@@ -155,7 +155,7 @@ def figure_of(name: str, entries: Sequence[Entry], results: Results, epsilons: S
 def in_words(point: Point) -> str:
     """Return a point's mean, spread and number of runs."""
     if not point.runs:
-        return "not run here"
+        return "no run yet"
     spread = "" if point.spread is None else f" ± {point.spread:.2f}"
     return f"{point.mean:.2f}{spread} ({len(point.runs)} run{'s' * (len(point.runs) > 1)})"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,8 @@ class Cell:
     Attributes
     ----------
     rows : how many rows of a subset; None for all.
-    values, seconds : of the runs of this hash, in their order; seconds that nobody measured are None.
+    values, seconds, threads : of the runs of this hash, in their order; what nobody noted is None.
+    test_rows : of the latest run.
     data : a digest of what its runs read; None of records that do not say it.
     hashes : how many the cell has had, this one included: each is an attempt.
     commits : from how many its runs come; code is in no hash.
@@ -41,6 +43,8 @@ class Cell:
     recipe_hash: str
     values: tuple[float, ...]
     seconds: tuple[float | None, ...]
+    threads: tuple[int | None, ...]
+    test_rows: int | None
     hashes: int
     commits: int
     data_versions: int
@@ -55,6 +59,13 @@ class Cell:
         return spread_of(self.values)
 
     @property
+    def test_error(self) -> float | None:
+        """The standard error of an accuracy that the test rows alone leave, which all runs share."""
+        if self.metric != "accuracy" or not self.test_rows:
+            return None
+        return math.sqrt(self.mean * (100 - self.mean) / self.test_rows)
+
+    @property
     def runs(self) -> int:
         return len(self.values)
 
@@ -66,7 +77,7 @@ class Cell:
     def plain(self) -> Record:
         """Return the cell for JSON."""
         figures = {"mean": self.mean, "spread": self.spread, "runs": self.runs, "mean_seconds": self.mean_seconds}
-        return asdict(self) | figures
+        return asdict(self) | figures | {"test_error": self.test_error}
 
 
 def spread_of(values: Sequence[float]) -> float | None:
@@ -109,6 +120,8 @@ def _cell(runs: list[Record], data_versions: int) -> Cell:
         **named,
         values=tuple(run["value"] for run in same),
         seconds=tuple(run["seconds"] for run in same),
+        threads=tuple(run.get("threads") for run in same),
+        test_rows=latest.get("test_rows"),
         hashes=len({run["recipe_hash"] for run in runs}),
         commits=len({commit for run in same for commit in run.get("commits", [run["commit"]])}),
         data_versions=data_versions,

@@ -20,7 +20,12 @@ TRUST_MODELS = ("local", "curator")
 OURS = "best-"
 HEADINGS = {"ssl-prior": "Priors from self-supervised features: "}
 """Before the titles of a table that is not the main one of its data."""
+NO_RUN = "no run yet"
 NOT_RUN = "not run here"
+"""Of runs that would take longer than this machine's patience, in hours:"""
+PATIENCE = 3
+CLOSE = "≈"
+"""Closer to its target than the standard error that the test rows leave."""
 HEADS = {
     published.ONE_STAGE: "paper\nLP-1ST",
     published.TWO_STAGES: "paper\nLP-2ST",
@@ -51,10 +56,17 @@ class Sheet:
 
     @property
     def title(self) -> str:
-        return f"{HEADINGS.get(self.table, '')}{self.short_title}"
+        return f"{HEADINGS.get(self.table, '')}{self._measured}"
 
     @property
     def short_title(self) -> str:
+        """The title of a panel, which is narrow."""
+        if self.table in HEADINGS:
+            return f"{self.table}: {self.name}, {self.trust}"
+        return self._measured
+
+    @property
+    def _measured(self) -> str:
         unit = "RMSE" if published.is_rmse(self.name) else "test accuracy in percent"
         return f"{self.name}, {self.trust}: {unit}"
 
@@ -94,9 +106,18 @@ def in_words(cell: Cell) -> str:
     seconds = cell.mean_seconds
     took = "" if seconds is None else f", {duration(seconds)}{' each' * (cell.runs > 1)}"
     lines = [f"{number(cell.mean, cell.metric)}{spread_in_words(cell)}", f"{_runs(cell)}{took}"]
+    lines += [threads_in_words(cell)] if any(cell.threads) else []
     lines += [f"{cell.commits} commits"] if cell.commits > 1 else []
     lines += [f"{cell.hashes} recipe hashes so far"] if cell.hashes > 1 else []
     return "\n".join(lines + ([f"one of {cell.data_versions} versions of the data"] if cell.data_versions > 1 else []))
+
+
+def threads_in_words(cell: Cell) -> str:
+    """Return how many threads its runs had, where that is noted."""
+    known = sorted({threads for threads in cell.threads if threads})
+    if not known:
+        return ""
+    return f"{' to '.join(str(each) for each in dict.fromkeys((known[0], known[-1])))} thread{'s' * (known[-1] > 1)}"
 
 
 def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet]:
@@ -116,12 +137,11 @@ def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet
     for dataset in dict.fromkeys(datasets):
         for trust in TRUST_MODELS:
             ours = [cell for cell in cells if (cell.dataset, cell.trust) == (dataset, trust)]
-            waits = {key[1:]: _waiting(each) for key, each in expected.items() if key[0] == dataset}
             told = [entry for entry in entries if (entry.data, entry.trust) == (dataset, trust)]
+            waits = _waits(expected.values(), told)
             tried = {cell.recipe for cell in ours if cell.rows is None} | {name for name, _ in waits}
             shown = [each for each in told if each.name in tried or each.name.startswith(OURS) or not have_best]
-            not_run = {(entry.name, epsilon): NOT_RUN for entry in shown for epsilon in entry.epsilons}
-            not_run |= {key: words for key, words in waits.items() if key[0] in {entry.name for entry in told}}
+            not_run = {(entry.name, epsilon): NO_RUN for entry in shown for epsilon in entry.epsilons} | waits
             if ours or not_run:
                 sheets.append(_sheet(table, dataset, trust, ours, not_run, told))
     return sheets
@@ -166,9 +186,19 @@ def _published(dataset: str, trust: str) -> dict[str, dict[str, float]]:
     return found
 
 
+def _waits(expected: Iterable[Record], entries: list[Entry]) -> dict[tuple[str, str], str]:
+    """Return what stands in cells whose recipe, as it is now, was estimated."""
+    return {
+        (entry.name, each["epsilon"]): _waiting(each)
+        for entry in entries
+        for each in expected
+        if each["recipe"] == entry.name and each["recipe_hash"] == hash_of(entry.at(each["epsilon"]))
+    }
+
+
 def _waiting(estimate: Record) -> str:
     busy = ",\ntimed on a busy machine" if estimate.get("processor_share", 1) < BUSY else ""
-    return f"{NOT_RUN}:\n{about(estimate['hours'])}{busy}"
+    return f"{NOT_RUN if estimate['hours'] > PATIENCE else NO_RUN}:\n{about(estimate['hours'])}{busy}"
 
 
 def _remarks(dataset: str, known: dict[str, Any], *, is_drawn: bool) -> list[str]:
@@ -192,9 +222,11 @@ def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust
         if cell is None:
             kinds["without a run"].append(f"epsilon {epsilon}")
             continue
-        found = f"{number(cell.mean, metric)} of {number(target, metric)}"
+        found = f"{number(cell.mean, metric)} of {f'{CLOSE} ' * is_close(cell, target)}{number(target, metric)}"
         kinds["missed" if misses(cell, target) else "met"].append(f"epsilon {epsilon} ({found})")
-    return [f"Targets {kind}: {', '.join(each)}." for kind, each in kinds.items() if each]
+    told = [f"Targets {kind}: {', '.join(each)}." for kind, each in kinds.items() if each]
+    close = f"{CLOSE}: closer than the standard error that the test rows alone leave, so neither met nor missed for certain."
+    return [*told, *([close] if any(CLOSE in each for each in told) else [])]
 
 
 def is_of(cell: Cell, entries: Iterable[Entry]) -> bool:
@@ -210,6 +242,11 @@ def _outdated(cells: Iterable[Cell], entries: list[Entry]) -> list[Cell]:
 
 def misses(cell: Cell, target: float) -> bool:
     return cell.mean < target if cell.metric == "accuracy" else cell.mean > target
+
+
+def is_close(cell: Cell, target: float) -> bool:
+    """Tell whether a cell is closer to its target than its test rows can tell."""
+    return cell.test_error is not None and abs(cell.mean - target) < cell.test_error
 
 
 def _subsets(ours: list[Cell]) -> list[str]:
