@@ -1,7 +1,7 @@
 """Which idea helps? Each is judged on noisy hold-outs alone: training rows that were only released by randomized response.
 
 10,000 rows of the training set are set aside and released once, by randomized response at epsilon 4; what an idea gives on
-the others is graded on these answers (accuracy without bias; the mean log-likelihood, which is quieter, decides). Neither
+the others is graded on these answers (accuracy without bias; the mean log-likelihood, which is quieter). Neither
 true labels nor the test split are looked at. All ideas in a cache share its hold-out, and students of one draw share their
 teacher's releases, so that differences are less noisy than the figures: answers are kept, with ledgers, in the cache, and
 records name their ledgers. A new cache has a new hold-out, and a column of its own. Records go to
@@ -37,6 +37,7 @@ from labeldp.priors import Clusters
 from labeldp.torch import Augmentation, TorchLearner, models
 from labeldp.vault import Release
 from page import rewrite
+from script import run
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "frontier.json"
@@ -60,6 +61,8 @@ class Teacher:
     """The share of epsilon that buys counts of clusters."""
     rows_by_epsilon: int = 20
     """Rows in a cluster, times the counts' epsilon."""
+    bag_rounds: int = 3
+    """On the likelihood of counts, where there is nothing else to learn from."""
 
     def fit(self, inputs: Inputs, epsilon: str, draw: int, *, name: str) -> ldp.MultiStage:
         X = inputs.features(self.centroids)
@@ -70,7 +73,7 @@ class Teacher:
         if self.counts:
             of_counts = Fraction(epsilon) * Fraction(str(self.counts))
             clusters = Clusters.of(X, count=int(len(inputs.train) * of_counts / self.rows_by_epsilon))
-            how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else 3}
+            how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else self.bag_rounds}
         multi = ldp.MultiStage(learner, **how)
         asked = inputs.asked(f"{name} {epsilon} {draw}", budget=epsilon)
         vault = inputs.data.vault(ledger=asked / "ledger", trust="curator" if self.counts else "local")
@@ -138,8 +141,14 @@ TEACHERS = {
     "three stages, 1,000 centroids": Teacher(centroids=1000),
     "counts of clusters (curator)": COUNTS,
     "counts, weight decay 1e-3 (curator)": replace(COUNTS, weight_decay=1e-3),
+    "counts, weight decay 1e-3, no rounds on their likelihood (curator)": replace(
+        COUNTS, weight_decay=1e-3, bag_rounds=0
+    ),
     "counts, clusters of half the rows (curator)": replace(COUNTS, rows_by_epsilon=10),
     "counts, clusters of twice the rows (curator)": replace(COUNTS, rows_by_epsilon=40),
+    "counts, clusters of twice the rows, weight decay 1e-3 (curator)": replace(
+        COUNTS, rows_by_epsilon=40, weight_decay=1e-3
+    ),
     "a twentieth on counts, then groups in two stages (curator)": Teacher(counts=0.05, split=(0.4, 0.6)),
     "a twentieth on counts, then groups in three stages (curator)": Teacher(counts=0.05),
     "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)": Teacher(
@@ -363,9 +372,10 @@ def main() -> None:
                     print(
                         json.dumps({key: record[key] for key in record if key != "shares"}), file=sys.stderr, flush=True
                     )
-    records = read(arguments.out)
-    rewrite(PAGE, {"ideas": table(records), "spent": spent(records)})
+    if arguments.out == RESULTS:
+        records = read(arguments.out)
+        rewrite(PAGE, {"ideas": table(records), "spent": spent(records)})
 
 
 if __name__ == "__main__":
-    main()
+    run(main, stopped="Stopped; the same command resumes.")

@@ -28,6 +28,7 @@ from labeldp.learning.ratings import RatingSums
 from labeldp.torch import TorchLearner
 from labeldp.torch.models.ratings import COORDINATES, FACTORS, SUM_COORDINATES, Ratings
 from page import rewrite
+from script import run
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "ratings.json"
@@ -164,9 +165,10 @@ def main() -> None:
                 told = {"held_epsilon": HELD_EPSILON, "held": HELD, "records": [*read(arguments.out), record]}
                 file.write((json.dumps(told, indent=1) + "\n").encode())
             print(json.dumps(record), file=sys.stderr, flush=True)
-    records = read(arguments.out)
-    rewrite(PAGE, {"ratings": table(records), "ratings asked": spent(records)})
+    if arguments.out == RESULTS:
+        records = read(arguments.out)
+        rewrite(PAGE, {"ratings": table(records), "ratings asked": spent(records)})
 
 
 if __name__ == "__main__":
-    main()
+    run(main, stopped="Stopped. What is recorded stays; the hold-out is gone: begin another draw by --draw.")

@@ -35,6 +35,12 @@ def test_the_demo_compares_every_method_at_every_epsilon_and_draws_a_report(show
     )
 
 
+def test_where_no_bar_is_drawn_each_step_is_said_as_it_begins(shown):
+    said = [line for line in shown.stderr.splitlines() if line.startswith("Training ")]
+    assert len(said) == 14 and said[0] == "Training 1 of 14: without privacy, draw 1."
+    assert said[-1] == "Training 14 of 14: labeldp at epsilon 4, draw 2."
+
+
 def test_the_demo_shows_the_budget_hold_and_says_where_the_report_is(shown, tmp_path):
     said = " ".join(shown.stderr.split())
     assert "One more query on spent labels" in said and "epsilon 0 of epsilon 1 is left" in said

@@ -58,7 +58,7 @@ def test_a_table_is_run_recorded_and_printed(shell):
         ("2", 2, 200),
     ]
     assert records[-1]["command"] == "labeldp reproduce mnist --recipe quick.toml --epsilon 2 --draws 2 --rows 200"
-    assert "95.82" in out and "not run here" in out  # the paper's, and ours
+    assert "95.82" in out and "no run yet" in out  # the paper's, and ours
     subsets = [
         line for line in out.splitlines() if line.startswith("Of a subset, not comparable: own:quick at epsilon")
     ]
@@ -155,12 +155,18 @@ def test_an_estimate_of_a_figure_is_of_each_point_and_summed(shell):
 def test_nothing_to_show_is_said_with_the_papers_figures(shell):
     code, out, err = shell("kmnist --show")
     assert (
-        code == 0
-        and "There are no results of kmnist in results yet" in err
-        and "81.26" in out
-        and "not run here" in out
+        code == 0 and "There are no results of kmnist in results yet" in err and "81.26" in out and "no run yet" in out
     )
     assert not Path("results").exists()
+
+
+def test_who_has_no_results_is_told_where_shipped_ones_are(shell):
+    shipped = "those shipped are in benchmarks/results of the repository: name it by --results."
+    assert shipped in shell("kmnist --show")[2]
+    Path("mine").mkdir()
+    assert shipped not in shell("kmnist --show --results mine")[2]  # another folder was named already
+    Path("benchmarks/results").mkdir(parents=True)
+    assert shipped not in shell("kmnist --show")[2]
 
 
 def test_an_estimate_times_every_network_that_a_recipe_has_at_some_epsilon(shell):

@@ -247,7 +247,15 @@ FAILURES = [
         "loss must be one of 'noisy-label', 'debiased', 'likelihood', got 'likely'",
     ),
     (1, f"{QUICK} --loss noisy-label --out run", "reports groups of labels"),
-    (1, f"{QUICK} --data digit --out run", "Did you mean 'digits'?"),
+    (2, f"{QUICK} --data digit --out run", "Did you mean 'digits'?"),
+    (
+        2,
+        "--data fashionmnist --epsilon 1 --out run",
+        "data must be a file of your own (.csv or .parquet), or one of 'anes96",
+    ),
+    (2, "--data fashionmnist --epsilon 1 --out run", "got 'fashionmnist'. Did you mean 'fashion-mnist'?"),
+    (2, "--data fashion-mnist --epsilon 1 --out run", "the command line must say model."),
+    (2, "--data a.tsv --label a --epsilon 1 --out run", "are for a file of one's own (.csv or .parquet); 'a.tsv' is"),
     (1, f"{QUICK} --data kmnist --data-dir here --out run", "Put that folder into here"),
     (1, f"{QUICK} --stages 0 --out run", "stages must be at least 1"),
     (1, f"{QUICK} --ledger none --out run", "labeldp vault create --ledger none --budget 2 --rows 1437"),
@@ -255,6 +263,9 @@ FAILURES = [
     (1, "--recipe none.toml --out run", "there is no recipe at none.toml"),
     (1, "--from none --out run", "none is not a run folder"),
     (1, "--resume --out run", "run is not a run folder: it has no run.json"),
+    (2, "--resume runs/x", "--resume goes on with the run that --out names: labeldp train --resume --out runs/x"),
+    (2, "--epochs 2 'my runs/x' --resume", "labeldp train --resume --out 'my runs/x'"),
+    (2, "--resume --epochs 2", "labeldp train --resume --out RUN"),
 ]
 
 

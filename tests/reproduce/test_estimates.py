@@ -34,6 +34,15 @@ def test_a_student_is_timed_too(write, tmp_path):
     assert found.student_seconds_per_epoch > 0 and found.student_timed_rows == 1437
 
 
+def test_an_estimate_of_seconds_is_recorded_as_more_than_no_hours(write):
+    entry = write(
+        'data = "digits"\nmodel = "linear"\nepsilons = ["1"]\n[release]\nhold_out = 0.0\n[training]\nepochs = 12\n'
+    )
+    found = Estimate(1.0, 100, 1.0, 1)
+    seconds = 3600 * estimated(entry, "1", found, "labeldp reproduce ..")["hours"]
+    assert seconds == pytest.approx(3600 * found.hours(entry.at("1")), abs=0.05) and seconds > 10
+
+
 @pytest.mark.parametrize(
     ("lines", "epochs"),
     [

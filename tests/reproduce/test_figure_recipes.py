@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from made_up_records import of_figure
 
 from labeldp.errors import InvalidArgument
 from labeldp.reproduce import Job, figure_of, figures, find, performed, recipes_of
@@ -121,6 +122,17 @@ def test_what_is_recorded_is_not_run_again_even_where_its_folder_is_gone(write_f
     record = performed(job, results, out=tmp_path / "runs")
     assert performed(job, results, out=tmp_path / "elsewhere") == record and len(looks()) == 1
     assert recorded(Job(job.entry, "2", draw=2), results, tmp_path / "elsewhere") is None
+
+
+def test_what_a_figure_leaves_out_for_its_older_data_is_not_taken_as_done(write_figure, results, tmp_path):
+    job, second = (Job(write_figure().variants()[0], "2", draw) for draw in (1, 2))
+    older = of_figure(job.entry, "2", 70.0, data="d1", time="2026-01-01T00:00:00Z")
+    newer = of_figure(job.entry, "2", 71.0, data="d2", time="2026-01-02T00:00:00Z", draw=2)
+    results.append("figure-stages", older)
+    assert recorded(job, results, tmp_path / "runs") == older
+    results.append("figure-stages", newer)
+    assert recorded(job, results, tmp_path / "runs") is None
+    assert recorded(second, results, tmp_path / "runs") == newer
 
 
 def test_a_model_is_tested_at_each_epochs_end_and_learns_as_it_would(write_figure, results, looks, tmp_path):

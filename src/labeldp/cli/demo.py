@@ -96,12 +96,13 @@ def compare(digits: Dataset, draws: int) -> tuple[list[Record], list[Record]]:
     jobs = [(None, "inf"), *((method, epsilon) for epsilon in EPSILONS for method in METHODS)]
     found: dict[tuple[str, str], list[float]] = {}
     certificates = []
-    for method, epsilon, draw in track(
-        [(method, epsilon, draw) for draw in range(draws) for method, epsilon in jobs],
-        description="Training",
-        console=words,
-        transient=True,
+    steps = [(method, epsilon, draw) for draw in range(draws) for method, epsilon in jobs]
+    for number, (method, epsilon, draw) in enumerate(
+        track(steps, description="Training", console=words, transient=True), start=1
     ):
+        if not words.is_terminal:  # there is no bar in a file or a pipe
+            how = "without privacy" if method is None else f"{method.name} at epsilon {epsilon}"
+            words.print(f"Training {number} of {len(steps)}: {how}, draw {draw + 1}.")
         if method is None:
             found.setdefault(("non-private", epsilon), []).append(_non_private(digits, draw))
             continue

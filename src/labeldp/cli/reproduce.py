@@ -307,9 +307,8 @@ def _show(asked: tuple[str, ...], results: Results, html: Path | None, as_json: 
         return
     if not any(found.values()) and not any(figure.drawn for figure in drawn):
         of, name = (f" of {asked[0]}", asked[0]) if len(asked) == 1 else ("", "TABLE")
-        _say(
-            f"There are no results{of} in {results.folder} yet: labeldp reproduce {name} runs recipes and records them."
-        )
+        runs = f"labeldp reproduce {name} runs recipes and records them{_where_shipped_ones_are(results)}."
+        _say(f"There are no results{of} in {results.folder} yet: {runs}")
     sheets = []
     for table in tables:
         sheets += _print(table, results, plot=True)
@@ -320,6 +319,15 @@ def _show(asked: tuple[str, ...], results: Results, html: Path | None, as_json: 
         from labeldp.reproduce.plot import write_page
 
         _say(f"Page: {write_page(html, sheets, map(section, drawn))}")
+
+
+def _where_shipped_ones_are(results: Results) -> str:
+    """Say where records are that come with the repository, to who neither works in a clone nor named a folder."""
+    from labeldp.reproduce.results import OTHERWISE, PROJECTS_OWN
+
+    if results.folder != OTHERWISE:
+        return ""
+    return f"; those shipped are in {PROJECTS_OWN} of the repository: name it by --results"
 
 
 def _figure(

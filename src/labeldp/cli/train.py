@@ -50,7 +50,22 @@ TABLES = {
 """Where in a recipe an option stands."""
 
 
-@click.command()
+class ResumedByOut(click.Command):
+    """Says what to type where a run is to be resumed and --out does not name it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter:
+            options, others, _ = self.make_parser(ctx).parse_args(words)
+            if not options.get("resume"):
+                raise
+            out = Path(others[0] if others else "RUN")
+            raise click.UsageError(f"--resume goes on with the run that --out names: {_resume(out)}", ctx) from None
+
+
+@click.command(cls=ResumedByOut)
 @click.option(
     "--recipe", "recipe_file", type=click.Path(path_type=Path), help="A recipe in TOML; other options override it."
 )
@@ -178,7 +193,12 @@ def train(
         said = read_values(recipe_file) if recipe_file else {}
         origin = "the command line" if recipe_file is None else str(recipe_file)
         with usage():
-            recipe = base.changed(changes) if base else Recipe.of(with_keys(said, changes), source=origin)
+            if base:
+                recipe = base.changed(changes)
+            else:
+                values = with_keys(said, changes)
+                _check_data(values)
+                recipe = Recipe.of(values, source=origin)
         if source:
             facts = RunFolder(source).facts()
             data_dir, cache = data_dir or _path(facts["data_dir"]), cache or _path(facts["cache"])
@@ -226,6 +246,15 @@ def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, An
         except tomllib.TOMLDecodeError:
             changes[key.strip()] = text.strip()
     return changes
+
+
+def _check_data(values: dict[str, Any]) -> None:
+    """Raise where an unknown dataset is named: that comes before what else a recipe lacks."""
+    from labeldp.datasets.catalogue import FILES, check_known
+
+    data = values.get("data")
+    if isinstance(data, str) and values.get("table") is None and not data.lower().endswith(FILES):
+        check_known(data, must_be=f"data must be a file of your own ({' or '.join(FILES)}), or")
 
 
 def _prior(text: str) -> dict[str, Any]:

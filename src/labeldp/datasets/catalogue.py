@@ -63,13 +63,18 @@ def load(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Datase
     >>> len(release.labels)
     1437
     """
-    if not isinstance(name, str) or name not in LOADERS:
-        raise InvalidArgument(_unknown(name))
+    check_known(name)
     return LOADERS[name](name, data_dir)
 
 
-def _unknown(name: Any) -> str:
-    known = f"name must be one of {', '.join(map(repr, LOADERS))}, got "
+def check_known(name: Any, *, must_be: str = "name must be") -> None:
+    """Raise unless there is such a dataset; `must_be` begins the sentence that says so."""
+    if not isinstance(name, str) or name not in LOADERS:
+        raise InvalidArgument(_unknown(name, must_be))
+
+
+def _unknown(name: Any, must_be: str) -> str:
+    known = f"{must_be} one of {', '.join(map(repr, LOADERS))}, got "
     if not isinstance(name, str):
         return f"{known}{type(name).__name__}."
     if name.lower().endswith(FILES):

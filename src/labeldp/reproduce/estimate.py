@@ -28,6 +28,8 @@ Record = dict[str, Any]
 FIRST_BATCHES = 4
 LONGEST = 60.0
 """Seconds that the timing itself may take, about: where an epoch takes longer, part of one is timed."""
+HOURS_DIGITS = 5
+"""Of a recorded estimate: 0.00001 h is 0.036 s."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def estimated(entry: Entry, epsilon: str, found: Estimate, command: str) -> Reco
         **({"variant": dict(entry.variant)} if entry.variant else {}),
         "recipe_hash": hash_of(recipe),
         "epsilon": recipe.epsilon,
-        "hours": round(found.hours(recipe), 2),
+        "hours": round(found.hours(recipe), HOURS_DIGITS),
         "of": "epochs of training alone: features, clusters, an initialisation and tests come on top",
         **{key: value for key, value in asdict(found).items() if value is not None},
         "commit": commit(),

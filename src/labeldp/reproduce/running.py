@@ -13,6 +13,7 @@ from labeldp.budget import Ledger
 from labeldp.errors import InvalidArgument
 from labeldp.reproduce.clock import Clock
 from labeldp.reproduce.cookbook import Entry, hash_of, is_figure
+from labeldp.reproduce.pooling import on_latest_data
 from labeldp.reproduce.provenance import commit, digest_as_read, digest_of_inputs
 from labeldp.reproduce.results import Results, now
 from labeldp.runs import Recipe, RunFolder, clusters, train
@@ -86,13 +87,16 @@ class Job:
 
 
 def recorded(job: Job, results: Results, out: Path) -> Record | None:
-    """Return the record of a job whose run is done and noted; of a figure, wherever it was run."""
+    """Return the record of a job whose run is done and noted; of a figure, wherever it was run, if the figure shows it.
+
+    That is on the data of the recipe's latest run; whether the files here are those is not looked at.
+    """
     table, folder = job.entry.table, job.folder(out)
     known = results.of_run(table, folder.facts()["id"]) if folder.exists else None
     if known is not None or not is_figure(table):
         return known
-    same = (each for each in results.records(table) if each["kind"] == "run" and each["draw"] == job.draw)
-    return next((each for each in same if each["recipe_hash"] == job.hash), None)
+    runs = [each for each in results.records(table) if each["kind"] == "run" and each["recipe_hash"] == job.hash]
+    return next((each for each in on_latest_data(runs) if each["draw"] == job.draw), None)
 
 
 def has_asked(job: Job, out: Path) -> bool:

@@ -16,7 +16,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """What is done to each image of a batch; the paper's is crop=4, flip=True, cutout=8.
+    """What is done to each image of a batch; the authors' code has crop=4, flip=True, cutout=8.
 
     Parameters
     ----------
