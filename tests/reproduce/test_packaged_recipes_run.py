@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -72,5 +74,8 @@ def test_a_packaged_recipe_runs_and_is_what_it_says(entry, epsilon, data_dir, tm
         quick["prior.count"] = 2
     folder = train(recipe.changed(quick), tmp_path / "run", data_dir=data_dir, cache=tmp_path)
     certificate = folder.certificate()
-    assert (certificate["trust"], certificate["spent"]["epsilon"]) == (entry.trust, epsilon)
+    spent = certificate["spent"]["epsilon"]
+    may_be_less = recipe.prior is not None and recipe.release.mechanism == "RRWithPrior"  # a sure prior asks nothing
+    assert certificate["trust"] == entry.trust
+    assert 0 < Fraction(spent) <= Fraction(epsilon) if may_be_less else spent == epsilon
     assert any(record["kind"] == "test" for record in folder.records())
