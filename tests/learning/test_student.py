@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from doubles import Scripted, softmax
+from doubles import Scripted, WatchedVault, softmax
 
 import labeldp as ldp
 from labeldp.errors import InvalidArgument
-from labeldp.learning import Lesson, together
+from labeldp.learning import Lesson, MultiStage, Pupil, together
 from labeldp.priors import bag_posterior
 
 N, K = 40, 3
@@ -71,6 +71,78 @@ def test_each_round_starts_from_the_last_and_counts_its_epochs_on(reports):
     assert [fit["start"] is None for fit in student.journal] == [True, False]
     assert seen == [(1, 2), (2, 2)]
     assert taught.stage == 2 and student.stage == 0  # a copy learned
+
+
+def test_a_student_that_has_learned_before_goes_on_and_speaks_in_the_first_round(reports):
+    student, X = Scripted(), 3 * LOGITS
+    start = Scripted(stage=2)
+    lesson = Lesson(TAUGHT, [reports])
+    lesson.teach(student, X, start=start)
+    assert student.journal[0]["start"] is start
+    expected = lesson.targets(together(TAUGHT, softmax(2 * X[ROWS]))).shares
+    np.testing.assert_allclose(student.journal[0]["releases"][0].shares, expected)
+
+
+def test_each_round_has_a_seed_of_its_own(reports):
+    seeds = []
+
+    class Seeded(Scripted):
+        seed = 7
+
+        def fit(self, *given, **how):
+            seeds.append(self.seed)
+            return super().fit(*given, **how)
+
+    taught = Lesson(TAUGHT, [reports], rounds=2).teach(Seeded(), LOGITS)
+    Lesson(TAUGHT, [reports], rounds=2).teach(Seeded(), LOGITS, start=taught)
+    assert seeds == [7, 8, 9, 10]
+
+
+def between_stages(first, **settings):
+    """Three stages of a scripted teacher, and what the vault was asked."""
+    asked = WatchedVault(vault())
+    pupil = Pupil(Scripted(), 3 * LOGITS, rounds=2, share=0.5, first=first)
+    told = []
+    stages = MultiStage(Scripted(), stages=3, mechanism=ldp.RRWithPrior, pupil=pupil, **settings)
+    return stages.fit(LOGITS, asked, "1", watch=told.append), asked.asked, told
+
+
+def test_a_pupil_helps_to_ask_from_its_first_stage_on():
+    stages, asked, _ = between_stages(first=2)
+    assert asked[0]["priors"] is None
+    np.testing.assert_allclose(asked[1]["priors"], softmax(LOGITS[asked[1]["rows"]]))
+    teacher, student = (softmax(times * LOGITS[asked[2]["rows"]]) for times in (2, 2 * 3))  # each fitted twice by then
+    np.testing.assert_allclose(asked[2]["priors"], together(teacher, student, share=0.5))
+    assert stages.student_.stage == 2 and asked[2]["source"] == stages.releases_[:2]
+
+
+def test_a_pupil_learns_from_what_was_released_by_then_and_goes_on_from_itself():
+    stages, asked, _ = between_stages(first=1)
+    fits = stages.pupil.learner.journal
+    first, second = len(asked[0]["rows"]), len(asked[0]["rows"]) + len(asked[1]["rows"])
+    assert [len(fit["releases"][0].rows) for fit in fits] == [first, first, second, second]
+    assert [fit["start"] is None for fit in fits] == [True, False, False, False]
+    assert set(fits[0]["releases"][0].rows) == set(asked[0]["rows"])
+
+
+def test_a_pupil_without_a_first_stage_is_taught_by_nobody_before_the_end():
+    stages, asked, _ = between_stages(first=None)
+    assert stages.student_ is None and stages.pupil.learner.journal == []
+    np.testing.assert_allclose(asked[2]["priors"], softmax(2 * LOGITS[asked[2]["rows"]]))
+
+
+def test_a_pupils_epochs_are_told_between_those_of_stages_and_graded_on_the_hold_out():
+    _, _, told = between_stages(first=1, hold_out=0.2)
+    epochs = [(each["stage"], each["epoch"]) for each in told if each["kind"] == "epoch"]
+    assert epochs == [(1, 1), (1.5, 1), (1.5, 2), (2, 1), (2.5, 1), (2.5, 2), (3, 1)]
+    assert all(each["hold_out"]["rows"] == 8 for each in told if each["kind"] == "epoch")
+
+
+def test_a_fit_begins_without_the_student_of_an_earlier_one():
+    stages, _, _ = between_stages(first=1)
+    again = stages.refit(LOGITS, stages.releases_)
+    starts = [fit["start"] is None for fit in stages.pupil.learner.journal]
+    assert starts == 2 * [True, False, False, False] and again.student_ is not None
 
 
 def test_two_models_together_are_their_geometric_mean_of_which_the_teacher_has_a_quarter():

@@ -331,6 +331,16 @@ def test_a_run_that_was_stopped_on_counts_says_so(tmp_path, promise):
     assert "The last it recorded was epoch 1 of 8 on the counts of clusters." in shown(tmp_path / "run")
 
 
+@pytest.mark.parametrize("number", [1.5, 3])
+def test_a_student_that_is_taught_between_stages_or_after_them_is_called_so(copy_of, marks_of, number):
+    records = [line for line in example_run.records() if line["kind"] != "done" and line.get("stage", 1) <= number]
+    epoch = next(line for line in records if line["kind"] == "epoch")
+    taught = [epoch | {"stage": number, "epoch": done, "epochs": 4} for done in (1, 2, 3)]
+    page = page_of(copy_of(metrics="\n".join(map(json.dumps, records + taught))))
+    assert marks_of(page)["loss"][f"stage-{number}"] == 3 and "<title>student, epoch 2: loss " in page
+    assert "The last it recorded was epoch 3 of 4 of the student." in page
+
+
 def test_a_run_on_a_subset_says_so_and_stands_in_no_published_table(page, finished, tmp_path):
     run, caveat = shutil.copytree(finished, tmp_path / "run"), "not comparable with published figures"
     recipe = f"rows = 2000\n{example_run.RECIPE}\n[student]\nmodel = 'small-conv'\n"

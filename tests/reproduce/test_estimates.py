@@ -67,6 +67,13 @@ def test_rounds_on_counts_and_students_count(write):
     assert Estimate(360.0, 100, 1.0, 1, 3600.0, 100).hours(write(text).at("1")) == pytest.approx(4 + 10)
 
 
+def test_a_student_that_is_taught_between_stages_is_counted_by_the_rows_of_each_lesson(write):
+    text = 'data = "digits"\nmodel = "linear"\nepsilons = ["1"]\nfeatures = "patches"\n[release]\nhold_out = 0.0\nstages = 3\n'
+    text += "split = [0.25, 0.25, 0.5]\n[training]\nepochs = 1\n"
+    text += '[student]\nmodel = "tiny-conv"\nepochs = 5\nrounds = 2\nfirst = 2\n'
+    assert Estimate(0.0, 100, 1.0, 1, 3600.0, 100).hours(write(text).at("1")) == pytest.approx(10 * (0.5 + 1))
+
+
 def test_models_without_epochs_are_not_timed(write):
     with pytest.raises(InvalidArgument, match="logistic has no epochs to time"):
         measured(write('data = "digits"\nmodel = "logistic"\nepsilons = ["1"]\n').at("1"))

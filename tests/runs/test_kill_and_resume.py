@@ -98,6 +98,32 @@ def test_a_run_with_momentum_averaging_mixup_and_augmentation_goes_on_alike(live
     assert first == second
 
 
+def test_a_run_whose_student_helps_to_ask_goes_on_alike_and_asks_nothing_twice(lives, charges, tmp_path):
+    how = [
+        "student.model=tiny-conv",
+        "student.rounds=2",
+        "student.epochs=1",
+        "student.first=1",
+        "student.batch_size=32",
+    ]
+    settings = [word for setting in how for word in ("--set", setting)]
+    moments = [
+        (("checkpoint-student-1-0.pt", 1), False),  # taught for a round
+        (("release-2.npz", 1), True),  # asked with what it said, answered, and not yet in the folder
+        (("checkpoint-student-0.pt", 1), False),  # the last lesson has begun
+    ]
+    for stop_at, before in moments:
+        how = ["--resume"] if (tmp_path / "run").exists() else [*QUICK, *settings]
+        killed = lives.run("train", *how, "--out", "run", cwd=tmp_path, stop_at=stop_at, before=before)
+        assert killed.code == -signal.SIGKILL, killed.err
+    assert lives.run("train", "--resume", "--out", "run", cwd=tmp_path).code == 0
+    assert lives.run("train", "--from", "run", "--out", "again", "--threads", 1, cwd=tmp_path).code == 0
+    names = [entry.body["request"]["name"] for entry in charges(RunFolder(tmp_path / "run").ledger_file)]
+    assert [name.split(": ")[-1] for name in names] == QUERIES
+    first, second = (RunFolder(tmp_path / name).student_file.read_bytes() for name in ("run", "again"))
+    assert first == second
+
+
 def test_a_run_goes_on_from_anywhere_and_after_its_folder_was_moved(lives, check, tmp_path):
     """What was answered and not yet stored is asked again under the name of the first time."""
     killed = lives.run("train", *QUICK, "--out", "run", cwd=tmp_path, stop_at=("release-1.npz", 1), before=True)

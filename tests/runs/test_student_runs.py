@@ -73,7 +73,17 @@ def test_share_and_precision_reach_the_lesson_and_its_student(run, with_student,
 
 
 def test_settings_that_a_recipe_leaves_out_are_not_in_its_hash(with_student):
-    assert "share" not in with_student.toml() and "precision" not in with_student.toml()
+    assert not {"share", "precision", "first"} & set(with_student.toml().replace("=", " ").split())
+
+
+def test_a_student_between_stages_helps_to_ask_at_no_cost(with_student, run, cache, one_thread, tmp_path):
+    helped = runs.train(with_student.changed({"student.first": 1}), tmp_path / "run", cache=cache)
+    epochs = [(each["stage"], each["epoch"]) for each in helped.records() if each["kind"] == "epoch"]
+    assert epochs == [(1, 1), (1.5, 1), (1.5, 2), (2, 1), (3, 1), (3, 2)]
+    students = [(each["stage"], each["rows"]) for each in helped.records() if each["kind"] == "student"]
+    assert students == [(1.5, 98), (3, 196)]
+    costs = [[query["epsilon"] for query in each.certificate()["queries"]] for each in (helped, run)]
+    assert costs[0] == costs[1]
 
 
 def test_a_student_costs_nothing(run, recipe):
@@ -100,6 +110,8 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
         ({"student.rounds": 0}, "student.rounds"),
         ({"student.precision": "float16"}, "student.precision must be one of 'float32', 'bfloat16'"),
         ({"student.share": 1.5}, "student.share must be between 0 and 1"),
+        ({"student.first": 2}, "student.first must be a stage before the last, .* got 2 of 2"),
+        ({"student.first": 0}, "student.first must be a stage before the last"),
         ({"student.colour": 1}, "knows no 'colour'"),
         ({"features": "arrays:a.npy,b.npy"}, "not for a file or arrays"),
     ],

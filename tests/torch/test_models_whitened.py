@@ -9,7 +9,7 @@ from labeldp.torch import TorchLearner, models
 from labeldp.torch.models.whitened import FLOOR
 
 IMAGES = {"kind": "image", "shape": [3, 32, 32]}
-NETS = ("whitened-conv", "whitened-conv-wide")
+NETS = ("whitened-conv", "whitened-conv-narrow", "whitened-conv-wide")
 
 
 def images(n=40):

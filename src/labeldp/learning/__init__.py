@@ -6,7 +6,7 @@ from labeldp.learning.learner import Beliefs, Examples, Filtered, Learner
 from labeldp.learning.multistage import MultiStage
 from labeldp.learning.partition import Partition
 from labeldp.learning.selection import Choice, select
-from labeldp.learning.student import Lesson, together
+from labeldp.learning.student import Lesson, Pupil, together
 
 __all__ = [
     "Beliefs",
@@ -18,6 +18,7 @@ __all__ = [
     "Lesson",
     "MultiStage",
     "Partition",
+    "Pupil",
     "fit_bags",
     "select",
     "together",

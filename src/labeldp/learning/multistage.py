@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
+from labeldp.learning import records
 from labeldp.learning.bags import bag_beliefs
 from labeldp.learning.cluster_prior import ClusterPrior
 from labeldp.learning.filtering import keep_likely, mean_size
-from labeldp.learning.learner import Epoch, Examples, Filtered, Learner
+from labeldp.learning.learner import Epoch, Examples, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
 from labeldp.learning.questions import Question, check_budget, name_of
 from labeldp.learning.stored import StageFiles
+from labeldp.learning.student import Pupil, together
 from labeldp.mechanisms import (
     ClusterRR,
     GroupMechanism,
@@ -34,7 +36,7 @@ from labeldp.mechanisms import (
     RRWithPrior,
     UnbiasedResponse,
 )
-from labeldp.metrics.accuracy import accuracy, check_hold_out
+from labeldp.metrics.accuracy import check_hold_out
 from labeldp.vault import HistogramRelease, LabelHolder, Release
 from labeldp.vault.files import Stored
 from labeldp.vault.labels import Classes
@@ -68,6 +70,7 @@ class MultiStage:
     learn_counts : False for counts that are a prior and nothing else, as in the paper's Algorithm 4.
     bag_rounds : how often, after each training, a model is trained again on what its predictions and the counts of clusters
         say together (EM on the likelihood of the counts). Pays where counts are all there is.
+    pupil : a student that reads other inputs, and is taught between stages; see `Pupil`.
     hold_out : the share of the rows that is held out and released by plain randomized response, to grade models on.
     seed : of the public partition. No seed reaches privacy noise.
 
@@ -90,6 +93,7 @@ class MultiStage:
     clusters: ClusterPrior | None = None
     learn_counts: bool = True
     bag_rounds: int = 0
+    pupil: Pupil | None = None
     hold_out: float = 0.0
     seed: int = 0
 
@@ -97,6 +101,7 @@ class MultiStage:
     releases_: list[Release] = field(default_factory=list, init=False, repr=False)
     hold_out_: Release | None = field(default=None, init=False, repr=False)
     models_: list[Learner] = field(default_factory=list, init=False, repr=False)
+    student_: Learner | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.stages == 0 and self.clusters is None:
@@ -188,7 +193,7 @@ class MultiStage:
 
             return first.ask_once(ours)
 
-        self.hold_out_, self.counts_ = None, None
+        self.hold_out_, self.counts_, self.student_ = None, None, None
         if len(parts.hold_out):
             self.hold_out_ = ask(HOLD_OUT, RandomizedResponse(epsilon), parts.hold_out, lambda: None, None)
         self.releases_, self.models_ = [], []
@@ -232,6 +237,7 @@ class MultiStage:
             if learner.learns_from == "labels":
                 _ = release.label_numbers  # raises, before any training, where reports are groups
         self.hold_out_, self.counts_, self.releases_, self.models_ = hold_out, None, [], []
+        self.student_ = None
         files = StageFiles(folder)
         if counts is not None:
             self._count(X, counts, learners[0], files, watch, test)
@@ -262,7 +268,11 @@ class MultiStage:
         if previous is None:
             assert external is not None
             return (1 - self.prior_weight) / external.shape[1] + self.prior_weight * external
-        model = tempered(previous.predict_proba(X[rows]), self.temperature)
+        predicted = previous.predict_proba(X[rows])
+        if self.pupil is not None and self.student_ is not None:
+            learned = self.student_.predict_proba(self.pupil.X[rows])
+            predicted = together(predicted, learned, share=self.pupil.share)
+        model = tempered(predicted, self.temperature)
         return model if external is None else (1 - self.prior_weight) * model + self.prior_weight * external
 
     def _external(self, rows: Rows) -> Probabilities:
@@ -296,7 +306,7 @@ class MultiStage:
     ) -> None:
         """Take counts of clusters in; where they are all there is, train on them."""
         self.counts_ = counts
-        (watch or _nobody)(self._counts_record(counts))
+        (watch or _nobody)(records.of_counts(counts, self.stages))
         if self.stages == 0:
             assert self.clusters is not None
             beliefs = self.clusters.beliefs(counts, beside_reports=False)
@@ -318,12 +328,18 @@ class MultiStage:
         k = mean_size(release, self.filter) if self.filter is not None and previous is not None else None
         if k is not None and previous is not None:
             earlier = [keep_likely(each, X, previous, k) for each in self.releases_]
-        (watch or _nobody)(self._stage_record(number, release, earlier, k))
+        temperature = self.temperature if number > 1 else None
+        filtered = records.of_filter(earlier, k) if k is not None else None
+        (watch or _nobody)(records.of_stage(number, self.stages, release, temperature, filtered))
         self.releases_.append(release)  # also where learning fails: it can be learned from again, free
         examples = [*earlier, release]
         if self.clusters is not None and self.counts_ is not None and self.learn_counts:
             examples.append(self.clusters.beliefs(self.counts_, beside_reports=True))
         self._fit(X, examples, learner, number, files, watch, test)
+        if self.pupil is not None and self.pupil.first is not None and self.pupil.first <= number < self.stages:
+            checkpoint = partial(files.student_checkpoint, number)
+            between = number + 0.5  # this stage and the next
+            self.student_ = self.pupil.taught(self, X, number=between, checkpoint=checkpoint, watch=watch)
 
     def _fit(
         self,
@@ -339,10 +355,7 @@ class MultiStage:
         tell = watch or _nobody
 
         def epoch_ended(model: Learner, rounds_done: int, epoch: Epoch) -> None:
-            grade = None
-            if self.hold_out_ is not None:
-                found = accuracy(self.hold_out_, model.predict_proba(X[self.hold_out_.rows]))
-                grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
+            grade = records.grade(model, X, self.hold_out_)
             done = rounds_done * epoch["epochs"] + epoch["epoch"]
             epochs = (self.bag_rounds + 1) * epoch["epochs"]
             tell({"kind": "epoch", "stage": number, **epoch, "epoch": done, "epochs": epochs, "hold_out": grade})
@@ -365,42 +378,6 @@ class MultiStage:
         self.models_.append(model)
         if test is not None:
             tell({"kind": "test", "stage": number, **test(model)})
-
-    def _stage_record(self, number: int, release: Release, earlier: list[Examples], k: int | None) -> Record:
-        sizes, counts = np.unique(release.sizes, return_counts=True)
-        kept = [each.kept for each in earlier if isinstance(each, Filtered)]
-        filtered = {"rows": sum(map(len, kept)), "kept": int(sum(mask.sum() for mask in kept)), "k": k}
-        return {
-            "kind": "stage",
-            "stage": number,
-            "stages": self.stages,
-            "rows": len(release),
-            "charged": release.receipt.labels_charged,
-            "mechanism": release.receipt.mechanism["name"],
-            "epsilon": release.receipt.epsilon,
-            "temperature": self.temperature if number > 1 else None,
-            "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
-            "mean_groups": float(release.sizes.mean()),
-            "filtered": filtered if k is not None else None,
-            "private": release.private,
-        }
-
-    def _counts_record(self, counts: HistogramRelease) -> Record:
-        return {
-            "kind": "stage",
-            "stage": 0,
-            "stages": self.stages,
-            "rows": len(counts.rows),
-            "charged": counts.receipt.labels_charged,
-            "mechanism": counts.receipt.mechanism["name"],
-            "epsilon": counts.receipt.epsilon,
-            "temperature": None,
-            "groups": {},
-            "mean_groups": None,
-            "clusters": len(counts.totals),
-            "filtered": None,
-            "private": counts.private,
-        }
 
     # ---- checks ------------------------------------------------------------------------------------------------------
 

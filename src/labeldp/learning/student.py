@@ -11,18 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument
-from labeldp.learning import evidence
+from labeldp.learning import evidence, records
 from labeldp.learning.bags import bag_beliefs
 from labeldp.learning.learner import Beliefs, Epoch, Learner
-from labeldp.learning.multistage import MultiStage
 from labeldp.vault import HistogramRelease, Release
+
+if TYPE_CHECKING:
+    from labeldp.learning.multistage import MultiStage
 
 L = TypeVar("L", bound=Learner)
 Probabilities = NDArray[np.floating[Any]]
@@ -106,6 +108,7 @@ class Lesson:
         student: L,
         X: Any,
         *,
+        start: L | None = None,
         checkpoint: Callable[[int], Path | None] = lambda number: None,  # noqa: ARG005
         watch: Callable[[L, Epoch], None] | None = None,
     ) -> L:
@@ -114,12 +117,17 @@ class Lesson:
         Parameters
         ----------
         X : public inputs as the student reads them, one row per row of the vault.
+        start : the student after an earlier lesson: it goes on from there, and has its part in the first round's targets.
         checkpoint : from the number of a round, from 0, to its file.
         watch : called with the student and a record at the end of each epoch; they are counted over all rounds.
         """
-        model, predicted = None, self.taught
+        model = start
         for number in range(self.rounds):
-            begun = copy.deepcopy(student)
+            begun, predicted = copy.deepcopy(student), self.taught
+            if model is not None:
+                predicted = together(self.taught, model.predict_proba(X[self.rows]), share=self.share)
+                if hasattr(begun, "seed") and hasattr(model, "seed"):
+                    begun.seed = model.seed + 1  # other crops than in the round before
 
             def epoch_ended(number: int, begun: L, epoch: Epoch) -> None:
                 if watch is not None:
@@ -133,10 +141,64 @@ class Lesson:
                 checkpoint=checkpoint(number),
                 watch=partial(epoch_ended, number, begun),
             )
-            if number + 1 < self.rounds:
-                predicted = together(self.taught, model.predict_proba(X[self.rows]), share=self.share)
         assert model is not None
         return model
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pupil:
+    """A student that has yet to learn, the inputs that it reads, and how the models of stages teach it.
+
+    Parameters
+    ----------
+    learner : what is taught; see `Lesson`, as of `rounds` and `share`.
+    X : public inputs as it reads them, one row per row of the vault.
+    first : the first stage after which it is taught. Before the last one this makes better questions: what it and the stage's
+        model predict together is the prior of the next stage. None for after the last stage alone.
+    """
+
+    learner: Learner
+    X: Any
+    rounds: int = 1
+    share: float = TEACHERS_SHARE
+    first: int | None = None
+
+    def taught(
+        self,
+        stages: MultiStage,
+        X: Any,
+        *,
+        number: float,
+        checkpoint: Callable[[int], Path | None],
+        watch: Callable[[dict[str, Any]], None] | None,
+    ) -> Learner:
+        """Return the student after a lesson by the last model of stages, which reads X, on all releases so far.
+
+        Parameters
+        ----------
+        number : what records of this lesson are told under, where those of stages have theirs.
+
+        Privacy
+        -------
+        Free: only releases and public inputs are read.
+        """
+        lesson = Lesson.of(stages, X, rounds=self.rounds, share=self.share)
+        told = {"stage": number, "rows": len(lesson.rows), "rounds": self.rounds, "private": lesson.private}
+        if watch is not None:
+            watch({"kind": "student", **told})
+
+        def epoch_ended(student: Learner, epoch: Epoch) -> None:
+            assert watch is not None
+            grade = records.grade(student, self.X, stages.hold_out_)
+            watch({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
+
+        return lesson.teach(
+            self.learner,
+            self.X,
+            start=stages.student_,
+            checkpoint=checkpoint,
+            watch=epoch_ended if watch is not None else None,
+        )
 
 
 def spoken_of(releases: Sequence[Release | HistogramRelease]) -> NDArray[np.int64]:

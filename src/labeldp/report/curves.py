@@ -9,7 +9,7 @@ import numpy as np
 
 from labeldp.report import svg
 from labeldp.report.records import Epoch, Estimate, Run
-from labeldp.report.words import ACCURACY, Measure
+from labeldp.report.words import ACCURACY, Measure, name_of
 
 
 def has_loss(epoch: Epoch) -> bool:
@@ -78,7 +78,7 @@ def _held(epoch: Epoch, measure: Measure) -> Estimate | None:
     return held if held is not None and held.is_accuracy == (measure is ACCURACY) else None
 
 
-def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[int, int]]:
+def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[float, int]]:
     """Return axes of epochs counted over all stages, and how many epochs precede each stage."""
     axes = sheet.axes(top=26)
     lengths = {epoch.stage: epoch.epochs for epoch in run.epochs}
@@ -109,18 +109,11 @@ def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[int, int]]:
     return axes, starts
 
 
-def _end(run: Run, starts: dict[int, int], stage: int) -> int:
+def _end(run: Run, starts: dict[float, int], stage: float) -> int:
     return starts[stage] + max([epoch.epoch for epoch in run.epochs if epoch.stage == stage], default=1)
 
 
-def name_of(run: Run, stage: int) -> str:
-    """Return what a training is called: stage 0 is one on counts alone, and what follows the last release is a student's."""
-    if run.stages and stage > max(each.stage for each in run.stages):
-        return "student"
-    return f"stage {stage}" if stage else "clusters"
-
-
-def _by_stage(epochs: list[Epoch]) -> dict[int, list[Epoch]]:
+def _by_stage(epochs: list[Epoch]) -> dict[float, list[Epoch]]:
     return {stage: [e for e in epochs if e.stage == stage] for stage in sorted({e.stage for e in epochs})}
 
 

@@ -58,9 +58,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One pass over a stage's rows."""
+    """One pass over a stage's rows. A student that is taught between stages 2 and 3 has stage 2.5."""
 
-    stage: int
+    stage: float
     epoch: int
     epochs: int
     loss: float | None
@@ -140,7 +140,7 @@ class Run:
             raise InvalidArgument(f"folder must be a run's folder, and {folder} is none.")
         recipe_text = _text(folder / "recipe.toml")
         stages: dict[int, Stage] = {}
-        epochs: dict[tuple[int, int], Epoch] = {}
+        epochs: dict[tuple[float, int], Epoch] = {}
         tests: dict[int, Test] = {}
         hold_out, done = None, None
         for where, record in _lines(
@@ -251,7 +251,7 @@ def _epoch(record: Record) -> Epoch:
     )
     epoch = int(record["epoch"])
     return Epoch(
-        stage=int(record["stage"]),
+        stage=_whole(float(record["stage"])),
         epoch=epoch,
         epochs=int(record.get("epochs") or epoch),
         loss=_optional(float, record.get("loss")),
@@ -288,6 +288,11 @@ def _hold_out(record: Record) -> HoldOut:
 
 def _done(record: Record) -> Done:
     return Done(_optional(float, record.get("seconds")), _optional(int, record.get("threads")))
+
+
+def _whole(number: float) -> float:
+    """Return a number as an int, where it is one."""
+    return int(number) if number == int(number) else number
 
 
 def _optional(kind: Callable[[Any], T], value: Any) -> T | None:

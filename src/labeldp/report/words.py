@@ -145,8 +145,17 @@ def progress(run: Run) -> str | None:
     last = run.epochs[-1]
     total = next((stage.stages for stage in run.stages if stage.stages), None)
     of = f" of {total}" if total else ""
-    where = f"in stage {last.stage}{of}" if last.stage else "on the counts of clusters"
+    where = f"in {name_of(run, last.stage)}{of}" if last.stage else "on the counts of clusters"
+    if name_of(run, last.stage) == "student":
+        where = "of the student"
     return f"This run did not finish. The last it recorded was epoch {last.epoch} of {last.epochs} {where}."
+
+
+def name_of(run: Run, stage: float) -> str:
+    """Return what a training is called: stage 0 is one on counts alone; one between or after the stages is a student's."""
+    if run.stages and (stage > max(each.stage for each in run.stages) or stage != int(stage)):
+        return "student"
+    return f"stage {stage}" if stage else "clusters"
 
 
 def counted(counts: Stage) -> str:

@@ -55,8 +55,13 @@ class Estimate:
         reached = np.cumsum(check_shares(plan.split, recipe.trainings)) * (1 - plan.hold_out)
         seconds = how.epochs * (1 + (how.bag_rounds or 0)) * float(reached.sum()) * self.seconds_per_epoch
         if recipe.student is not None and self.student_seconds_per_epoch is not None:
-            epochs = recipe.student.rounds * recipe.student.epochs * (1 - plan.hold_out)
-            seconds += epochs * self.student_seconds_per_epoch
+            first = recipe.student.first or recipe.trainings  # without one, it is taught after the last stage alone
+            seconds += (
+                float(reached[first - 1 :].sum())
+                * recipe.student.rounds
+                * recipe.student.epochs
+                * self.student_seconds_per_epoch
+            )
         return seconds / 3600
 
 

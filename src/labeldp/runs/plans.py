@@ -137,6 +137,9 @@ class Training:
 class Student:
     """A network on the inputs themselves, taught by the model of the last stage; both predict together. Changing it is free.
 
+    With `first`, it is taught after that stage and each later one, and both are the prior of the next: it helps to ask. What
+    has been asked stays as it is when a run is trained again.
+
     Attributes
     ----------
     rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
@@ -160,6 +163,7 @@ class Student:
     cutout: int = 0
     precision: str | None = None
     share: float | None = None
+    first: int | None = None
 
     def __post_init__(self) -> None:
         checks.integer(**{"student.rounds": self.rounds}, at_least=1)

@@ -144,6 +144,12 @@ class Recipe:
                 "[student] reads the inputs of a dataset beside the features that are made of them: it is not for a file or "
                 "arrays of one's own."
             )
+        first = None if self.student is None else self.student.first
+        if first is not None and not 1 <= first < self.release.stages:
+            raise InvalidArgument(
+                f"student.first must be a stage before the last, whose successor it helps to ask; got {first} of "
+                f"{self.release.stages}. Without it the student is taught after the last stage alone."
+            )
 
     def _check_sums(self) -> None:
         if self.sums is not None and (self.prior or self.student or self.release.stages or self.release.hold_out):

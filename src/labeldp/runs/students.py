@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp import metrics
 from labeldp.datasets import Dataset
-from labeldp.learning import Learner, Lesson, MultiStage, together
+from labeldp.learning import Learner, MultiStage, Pupil, together
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.runs import learners
 from labeldp.runs.folder import Record, RunFolder, Watch
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Probabilities = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class Pupil:
-    """A student that has yet to learn, and the inputs that it reads."""
-
-    learner: Learner
-    data: Dataset
-    rounds: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -71,51 +60,28 @@ def of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess) -> Pupil | No
     with learners.needs_torch(recipe.student.model):
         learner = learners.student_of(recipe, data, fabric)
     learner.check(data.X, len(data.classes))
-    return Pupil(learner, data, recipe.student.rounds, recipe.student.teachers_share)
+    how = recipe.student
+    return Pupil(learner, data.X, how.rounds, how.teachers_share, how.first)
 
 
-def taught(
-    pupil: Pupil | None, stages: MultiStage, read: Dataset, folder: RunFolder, watch: Watch | None
-) -> FinalModel:
-    """Train a student on what the last stage's model and all releases say together, and return both.
+def taught(stages: MultiStage, read: Dataset, inputs: Dataset, folder: RunFolder, watch: Watch | None) -> FinalModel:
+    """Teach the student, if there is one, what the last stage's model and all releases say together, and return both.
 
     Privacy
     -------
     Free: only releases and public inputs are read.
     """
+    pupil, number = stages.pupil, stages.trainings + 1
     if pupil is None:
         return FinalModel(stages.model_, read)
-    number, tell = stages.trainings + 1, watch or _nobody
-    lesson = Lesson.of(stages, read.X, rounds=pupil.rounds, share=pupil.share)
-    tell(
-        {
-            "kind": "student",
-            "stage": number,
-            "rows": len(lesson.rows),
-            "rounds": pupil.rounds,
-            "private": lesson.private,
-        }
-    )
-    held = stages.hold_out_
-
-    def epoch_ended(student: Learner, epoch: Record) -> None:
-        grade = None
-        if held is not None:
-            found = metrics.accuracy(held, student.predict_proba(pupil.data.X[held.rows]))
-            grade = {"accuracy": found.value, "standard_error": found.standard_error, "rows": found.rows}
-        tell({"kind": "epoch", "stage": number, **epoch, "hold_out": grade})
-
-    learner = lesson.teach(
-        pupil.learner,
-        pupil.data.X,
+    student = pupil.taught(
+        stages,
+        read.X,
+        number=number,
         checkpoint=lambda done: folder.path / f"checkpoint-student-{done}.pt",
-        watch=epoch_ended if watch is not None else None,
+        watch=watch,
     )
-    model = FinalModel(stages.model_, read, learner, pupil.data, pupil.share)
-    if read.public_test is not None:
-        tell({"kind": "test", "stage": number, **model.test()})
+    model = FinalModel(stages.model_, read, student, inputs, pupil.share)
+    if read.public_test is not None and watch is not None:
+        watch({"kind": "test", "stage": number, **model.test()})
     return model
-
-
-def _nobody(record: Record) -> None:
-    """Nobody watches."""

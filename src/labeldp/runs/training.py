@@ -80,7 +80,7 @@ def train(
     _begin(multistage, recipe, data, data_dir, cache, watch, processes)
     if each_epoch and test is not None and recipe.sums is None:
         multistage.learner = [TestedEachEpoch(each, test) for each in multistage.learner]  # type: ignore[union-attr]
-    student = students.of(recipe, sealed.only_public(), processes)
+    multistage.pupil = students.of(recipe, unsealed := sealed.only_public(), processes)
     facts = _facts(recipe, sealed, public, data_dir, cache, processes) | {"command": command}
     facts = learners.once(
         processes, lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch)
@@ -101,7 +101,7 @@ def train(
             watch=journal,
             test=test,
         )
-        model = students.taught(student, multistage, data, folder, journal)
+        model = students.taught(multistage, data, unsealed, folder, journal)
         if vault is not None:
             _finish(folder, multistage, model, certificates.of_run(folder, vault, facts), watch)
             vault.close()
@@ -145,7 +145,7 @@ def train_again(
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
     _begin(multistage, recipe, data, data_dir, cache, watch, processes)
-    student = students.of(recipe, unlabelled, processes)
+    multistage.pupil = students.of(recipe, unlabelled, processes)
     facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
     first = processes.is_global_zero
     with folder.locked() if first else nullcontext():
@@ -159,7 +159,7 @@ def train_again(
             watch=journal,
             test=tested_on(data),
         )
-        model = students.taught(student, multistage, data, folder, journal)
+        model = students.taught(multistage, data, unlabelled, folder, journal)
         if first:
             certificate = certificates.of_model(folder.certificate(), folder, facts)
             _finish(folder, multistage, model, certificate, watch)
