@@ -31,7 +31,7 @@ import labeldp as ldp
 from labeldp.errors import LedgerError
 from labeldp.features import PatchFeatures, cached
 from labeldp.files import renamed_when_whole
-from labeldp.learning import Beliefs, ClusterPrior, Lesson, together
+from labeldp.learning import Beliefs, ClusterPrior, Lesson, Pupil, together
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.priors import Clusters
 from labeldp.torch import Augmentation, TorchLearner, models
@@ -63,6 +63,8 @@ class Teacher:
     """Rows in a cluster, times the counts' epsilon."""
     bag_rounds: int = 3
     """On the likelihood of counts, where there is nothing else to learn from."""
+    helper: Student | None = None
+    """Who is taught after the second stage, and helps to ask the third."""
 
     def fit(self, inputs: Inputs, epsilon: str, draw: int, *, name: str) -> ldp.MultiStage:
         X = inputs.features(self.centroids)
@@ -74,6 +76,9 @@ class Teacher:
             of_counts = Fraction(epsilon) * Fraction(str(self.counts))
             clusters = Clusters.of(X, count=int(len(inputs.train) * of_counts / self.rows_by_epsilon))
             how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else self.bag_rounds}
+        if self.helper is not None:
+            learner_of = self.helper.learner(inputs, draw)
+            how["pupil"] = Pupil(learner_of, inputs.data.X, self.helper.rounds, self.helper.share, first=2)
         multi = ldp.MultiStage(learner, **how)
         asked = inputs.asked(f"{name} {epsilon} {draw}", budget=epsilon)
         vault = inputs.data.vault(ledger=asked / "ledger", trust="curator" if self.counts else "local")
@@ -98,10 +103,10 @@ class Student:
     consistency: float = 0.0
     precision: str = "float32"
 
-    def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
+    def learner(self, inputs: Inputs, draw: int) -> TorchLearner:
         flip = inputs.name != "mnist" and self.crop > 0
         crop = 2 * self.crop if inputs.name == "cifar-10" else self.crop
-        learner = TorchLearner(
+        return TorchLearner(
             models.build(self.model, inputs.data.inputs, inputs.n_classes, seed=draw),
             loss="likelihood",
             epochs=self.epochs,
@@ -115,14 +120,18 @@ class Student:
             precision=self.precision,
             seed=draw,
         )
+
+    def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
+        learner = self.learner(inputs, draw)
         lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds, share=self.share)
         if self.lesson == "posterior":
-            return lesson.teach(learner, inputs.data.X)
+            return lesson.teach(learner, inputs.data.X, start=teacher.student_)
         weights = np.full(len(lesson.rows), 0.3)
         taught = [Beliefs(lesson.rows, lesson.taught, teacher.releases_, weights)] if self.lesson == "both" else []
         return learner.fit(inputs.data.X, [*teacher.releases_, *taught])
 
 
+QUICK = Student(model="whitened-conv-narrow", precision="bfloat16", rounds=2, share=0.0)
 FIVE = (0.15, 0.15, 0.2, 0.2, 0.3)
 COUNTS = Teacher(counts=1.0, split=())
 TEACHERS = {
@@ -134,6 +143,7 @@ TEACHERS = {
     "balanced groups, five stages": Teacher(split=FIVE),
     "three stages, weight decay 1e-3": Teacher(weight_decay=1e-3),
     "three stages, weight decay 6e-3": Teacher(weight_decay=6e-3),
+    "three stages, weight decay 6e-3, a student helps to ask the third": Teacher(weight_decay=6e-3, helper=QUICK),
     "three stages, weight decay 1.2e-2": Teacher(weight_decay=1.2e-2),
     "five stages, weight decay 6e-3": Teacher(split=FIVE, weight_decay=6e-3),
     "five stages, weight decay 1.2e-2": Teacher(split=FIVE, weight_decay=1.2e-2),
@@ -181,6 +191,7 @@ STUDENTS = {
     "posterior, consistency 1": Student(consistency=1.0),
     "posterior, medium-conv": Student(model="medium-conv"),
     "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
+    "posterior, whitened-conv-narrow in bfloat16, two rounds, the teacher in the first alone": QUICK,
     "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
     "posterior, whitened-conv in bfloat16, cutout 8": Student(model="whitened-conv", precision="bfloat16", cutout=8),
 }
@@ -188,6 +199,7 @@ USUAL = "balanced groups, three stages"
 WITH_STUDENTS = (
     USUAL,
     "three stages, weight decay 6e-3",
+    "three stages, weight decay 6e-3, a student helps to ask the third",
     "counts, weight decay 1e-3 (curator)",
     "a twentieth on counts, then groups in three stages (curator)",
     "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)",
@@ -245,6 +257,8 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
     """Yield records of all ideas at an epsilon that are not done yet."""
     for name, idea in TEACHERS.items():
         students = STUDENTS if name in WITH_STUDENTS and not teachers_alone else {}
+        if idea.helper is not None:  # who goes on from where it ended
+            students = {each: how for each, how in students.items() if how == idea.helper}
         wanted = [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, idea, wanted)

@@ -83,6 +83,19 @@ def test_a_student_that_has_learned_before_goes_on_and_speaks_in_the_first_round
     np.testing.assert_allclose(student.journal[0]["releases"][0].shares, expected)
 
 
+def test_by_the_likelihood_a_student_learns_from_the_reports_themselves(reports):
+    student = Scripted()
+    Lesson(TAUGHT, [reports], loss="likelihood").teach(student, LOGITS)
+    assert student.journal[0]["releases"] == [reports]
+
+
+def test_counts_have_no_likelihood_row_by_row(reports, counts):
+    with pytest.raises(InvalidArgument, match="with counts of groups, the loss must be 'posterior'"):
+        Lesson(TAUGHT, [reports], counts, loss="likelihood")
+    with pytest.raises(InvalidArgument, match="loss must be one of 'posterior', 'likelihood', got 'debiased'"):
+        Lesson(TAUGHT, [reports], loss="debiased")
+
+
 def test_each_round_has_a_seed_of_its_own(reports):
     seeds = []
 

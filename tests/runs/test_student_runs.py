@@ -58,6 +58,16 @@ def test_a_teacher_without_a_share_has_no_part_in_what_is_predicted(run, with_st
     assert last(alone.records(), "test")["accuracy"] == pytest.approx((told.argmax(1) == DIGITS.test_labels).mean())
 
 
+def test_a_student_by_the_likelihood_learns_nothing_of_its_teacher(run, with_student, cache, one_thread, tmp_path):
+    own = with_student.changed({"student.loss": "likelihood", "student.share": 0.0})
+    other = own.changed({"training.epochs": 3})
+    one, two = (
+        runs.train_again(each, run.path, tmp_path / name, cache=cache) for name, each in (("a", own), ("b", other))
+    )
+    assert one.student_file.read_bytes() == two.student_file.read_bytes()
+    assert one.model_file.read_bytes() != two.model_file.read_bytes()
+
+
 def test_share_and_precision_reach_the_lesson_and_its_student(run, with_student, cache, tmp_path, monkeypatch):
     told = []
 
@@ -110,6 +120,8 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
         ({"student.rounds": 0}, "student.rounds"),
         ({"student.precision": "float16"}, "student.precision must be one of 'float32', 'bfloat16'"),
         ({"student.share": 1.5}, "student.share must be between 0 and 1"),
+        ({"student.loss": "debiased"}, "student.loss must be one of 'posterior', 'likelihood'"),
+        ({"student.loss": "likelihood", "prior.epsilon": "0.1"}, "student.loss must be 'posterior' where models learn"),
         ({"student.first": 2}, "student.first must be a stage before the last, .* got 2 of 2"),
         ({"student.first": 0}, "student.first must be a stage before the last"),
         ({"student.colour": 1}, "knows no 'colour'"),

@@ -31,6 +31,7 @@ Probabilities = NDArray[np.floating[Any]]
 
 TEACHERS_SHARE = 0.25
 """Of what both say together. Students that are far ahead of their teachers do better alone: docs/frontier.md."""
+LOSSES = ("posterior", "likelihood")
 LEAST = 1e-9
 """Below it no probability is believed when two models are put together: one alone rules nothing out."""
 
@@ -47,6 +48,8 @@ class Lesson:
     rounds : how often the student learns. After each, what it and its teacher predict together takes the teacher's place in the
         targets of the next (EM, whose first step is the teacher's).
     share : the teacher's part in what both predict together after a round; 0 leaves the next targets to the student alone.
+    loss : "posterior", of such targets; or "likelihood", of the releases' own reports: then nothing is learned of the teacher,
+        which pays where a network goes far beyond it, and has answers enough to do so (EM whose every step is the network's).
 
     Privacy
     -------
@@ -59,8 +62,10 @@ class Lesson:
     counts: HistogramRelease | None = None
     rounds: int = 1
     share: float = TEACHERS_SHARE
+    loss: str = "posterior"
 
     def __post_init__(self) -> None:
+        checks.one_of(LOSSES, loss=self.loss)
         checks.integer(rounds=self.rounds, at_least=1)
         if not 0 <= self.share <= 1:
             raise InvalidArgument(f"share must be between 0 and 1, got {self.share}.")
@@ -68,16 +73,28 @@ class Lesson:
             raise InvalidArgument(
                 "a lesson must be of releases of a vault: reports on rows, counts of groups, or both."
             )
+        if self.loss == "likelihood" and self.counts is not None:
+            raise InvalidArgument(
+                "the likelihood is that of reports on rows: with counts of groups, the loss must be 'posterior'."
+            )
         if len({each.classes for each in self._behind}) > 1:
             raise InvalidArgument("releases must all have the same classes.")
         checks.probabilities(self.taught, len(self.rows), len(self._behind[0].classes))
 
     @classmethod
-    def of(cls, teacher: MultiStage, X: Any, *, rounds: int = 1, share: float = TEACHERS_SHARE) -> Lesson:
+    def of(
+        cls,
+        teacher: MultiStage,
+        X: Any,
+        *,
+        rounds: int = 1,
+        share: float = TEACHERS_SHARE,
+        loss: str = "posterior",
+    ) -> Lesson:
         """Return the lesson that a fitted `MultiStage` can give, which reads X."""
         counts = teacher.counts_ if teacher.learn_counts else None
         rows = spoken_of([*teacher.releases_, *([] if counts is None else [counts])])
-        return cls(teacher.predict_proba(X[rows]), teacher.releases_, counts, rounds, share)
+        return cls(teacher.predict_proba(X[rows]), teacher.releases_, counts, rounds, share, loss)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -136,7 +153,7 @@ class Lesson:
 
             model = begun.fit(
                 X,
-                [self.targets(predicted)],
+                [self.targets(predicted)] if self.loss == "posterior" else list(self.releases),
                 start=model,
                 checkpoint=checkpoint(number),
                 watch=partial(epoch_ended, number, begun),
@@ -151,7 +168,7 @@ class Pupil:
 
     Parameters
     ----------
-    learner : what is taught; see `Lesson`, as of `rounds` and `share`.
+    learner : what is taught; see `Lesson`, as of `rounds`, `share` and `loss`.
     X : public inputs as it reads them, one row per row of the vault.
     first : the first stage after which it is taught. Before the last one this makes better questions: what it and the stage's
         model predict together is the prior of the next stage. None for after the last stage alone.
@@ -161,6 +178,7 @@ class Pupil:
     X: Any
     rounds: int = 1
     share: float = TEACHERS_SHARE
+    loss: str = "posterior"
     first: int | None = None
 
     def taught(
@@ -182,7 +200,7 @@ class Pupil:
         -------
         Free: only releases and public inputs are read.
         """
-        lesson = Lesson.of(stages, X, rounds=self.rounds, share=self.share)
+        lesson = Lesson.of(stages, X, rounds=self.rounds, share=self.share, loss=self.loss)
         told = {"stage": number, "rows": len(lesson.rows), "rounds": self.rounds, "private": lesson.private}
         if watch is not None:
             watch({"kind": "student", **told})

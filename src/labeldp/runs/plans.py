@@ -9,7 +9,7 @@ from labeldp.budget import Epsilon
 from labeldp.errors import InvalidArgument
 from labeldp.learning.cluster_prior import SHARES
 from labeldp.learning.learner import PRECISIONS
-from labeldp.learning.student import TEACHERS_SHARE
+from labeldp.learning.student import LOSSES, TEACHERS_SHARE
 from labeldp.runs import specs
 from labeldp.runs.families import family_of
 
@@ -146,6 +146,7 @@ class Student:
     flip : also predicts the mean over an image and its mirror image.
     precision : what it is trained in, "float32" or "bfloat16"; None for the first.
     share : the teacher's part in what both say together, after each round and in the end; None for a quarter.
+    loss : "posterior", of what teacher and answers say together, or "likelihood", of the answers alone; None for the first.
     """
 
     model: str
@@ -163,6 +164,7 @@ class Student:
     cutout: int = 0
     precision: str | None = None
     share: float | None = None
+    loss: str | None = None
     first: int | None = None
 
     def __post_init__(self) -> None:
@@ -170,6 +172,8 @@ class Student:
         if family_of(self.model) == "sklearn":
             raise InvalidArgument(f"student.model must be one of torch's networks, got {self.model}.")
         _check_precision(self.precision, "student")
+        if self.loss is not None:
+            checks.one_of(LOSSES, **{"student.loss": self.loss})
         if not 0 <= self.teachers_share <= 1:
             raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
 

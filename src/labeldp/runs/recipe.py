@@ -144,6 +144,12 @@ class Recipe:
                 "[student] reads the inputs of a dataset beside the features that are made of them: it is not for a file or "
                 "arrays of one's own."
             )
+        counted = self.prior is not None and self.training.learn_counts is not False
+        if counted and self.student is not None and self.student.loss == "likelihood":
+            raise InvalidArgument(
+                "student.loss must be 'posterior' where models learn from counts of clusters, since the likelihood is that of "
+                "single answers: leave it out, or set training.learn_counts = false."
+            )
         first = None if self.student is None else self.student.first
         if first is not None and not 1 <= first < self.release.stages:
             raise InvalidArgument(

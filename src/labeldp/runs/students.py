@@ -61,7 +61,7 @@ def of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess) -> Pupil | No
         learner = learners.student_of(recipe, data, fabric)
     learner.check(data.X, len(data.classes))
     how = recipe.student
-    return Pupil(learner, data.X, how.rounds, how.teachers_share, how.first)
+    return Pupil(learner, data.X, how.rounds, how.teachers_share, how.loss or "posterior", how.first)
 
 
 def taught(stages: MultiStage, read: Dataset, inputs: Dataset, folder: RunFolder, watch: Watch | None) -> FinalModel:
