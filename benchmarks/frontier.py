@@ -78,7 +78,7 @@ class Teacher:
             how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else self.bag_rounds}
         if self.helper is not None:
             learner_of = self.helper.learner(inputs, draw)
-            how["pupil"] = Pupil(learner_of, inputs.data.X, self.helper.rounds, self.helper.share, first=2)
+            how["pupil"] = Pupil(learner_of, inputs.data.X, share=0.0, loss=self.helper.lesson, first=2)
         multi = ldp.MultiStage(learner, **how)
         asked = inputs.asked(f"{name} {epsilon} {draw}", budget=epsilon)
         vault = inputs.data.vault(ledger=asked / "ledger", trust="curator" if self.counts else "local")
@@ -123,15 +123,18 @@ class Student:
 
     def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
         learner = self.learner(inputs, draw)
-        lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds, share=self.share)
-        if self.lesson == "posterior":
+        loss = "posterior" if self.lesson == "both" else self.lesson
+        lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds, share=self.share, loss=loss)
+        if self.lesson != "both":
             return lesson.teach(learner, inputs.data.X, start=teacher.student_)
         weights = np.full(len(lesson.rows), 0.3)
-        taught = [Beliefs(lesson.rows, lesson.taught, teacher.releases_, weights)] if self.lesson == "both" else []
-        return learner.fit(inputs.data.X, [*teacher.releases_, *taught])
+        taught = Beliefs(lesson.rows, lesson.taught, teacher.releases_, weights)
+        return learner.fit(inputs.data.X, [*teacher.releases_, taught])
 
 
-QUICK = Student(model="whitened-conv-narrow", precision="bfloat16", rounds=2, share=0.0)
+NARROW = Student(model="whitened-conv-narrow", precision="bfloat16", share=0.0)
+ALONE = replace(NARROW, lesson="likelihood", epochs=20)
+HELPER = replace(ALONE, epochs=10)
 FIVE = (0.15, 0.15, 0.2, 0.2, 0.3)
 COUNTS = Teacher(counts=1.0, split=())
 TEACHERS = {
@@ -143,7 +146,7 @@ TEACHERS = {
     "balanced groups, five stages": Teacher(split=FIVE),
     "three stages, weight decay 1e-3": Teacher(weight_decay=1e-3),
     "three stages, weight decay 6e-3": Teacher(weight_decay=6e-3),
-    "three stages, weight decay 6e-3, a student helps to ask the third": Teacher(weight_decay=6e-3, helper=QUICK),
+    "three stages, weight decay 6e-3, a student helps to ask the third": Teacher(weight_decay=6e-3, helper=HELPER),
     "three stages, weight decay 1.2e-2": Teacher(weight_decay=1.2e-2),
     "five stages, weight decay 6e-3": Teacher(split=FIVE, weight_decay=6e-3),
     "five stages, weight decay 1.2e-2": Teacher(split=FIVE, weight_decay=1.2e-2),
@@ -191,7 +194,11 @@ STUDENTS = {
     "posterior, consistency 1": Student(consistency=1.0),
     "posterior, medium-conv": Student(model="medium-conv"),
     "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
-    "posterior, whitened-conv-narrow in bfloat16, two rounds, the teacher in the first alone": QUICK,
+    "posterior, whitened-conv-narrow in bfloat16, two rounds, the teacher in the first alone": replace(
+        NARROW, rounds=2
+    ),
+    "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 20 epochs": ALONE,
+    "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 15 epochs": replace(ALONE, epochs=15),
     "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
     "posterior, whitened-conv in bfloat16, cutout 8": Student(model="whitened-conv", precision="bfloat16", cutout=8),
 }
@@ -257,8 +264,10 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
     """Yield records of all ideas at an epsilon that are not done yet."""
     for name, idea in TEACHERS.items():
         students = STUDENTS if name in WITH_STUDENTS and not teachers_alone else {}
+        if idea.counts:  # which have no likelihood row by row
+            students = {each: how for each, how in students.items() if how.lesson == "posterior"}
         if idea.helper is not None:  # who goes on from where it ended
-            students = {each: how for each, how in students.items() if how == idea.helper}
+            students = {each: how for each, how in students.items() if how.model == idea.helper.model}
         wanted = [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, idea, wanted)
