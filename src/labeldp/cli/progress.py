@@ -119,9 +119,8 @@ class TrainingProgress:
                 name = f"stage {stage} of {self._stages}" if stage else "clusters"
                 self._tasks[stage] = self._progress.add_task(name, total=self._epochs, unit=self._unit, figures="")
         elif kind == "student":
-            say(
-                f"Student: learns what the model and the answers say together of {record['rows']:,} rows. Nothing is asked."
-            )
+            who = "the answers say" if record["loss"] == "likelihood" else "the model and the answers say together"
+            say(f"Student: learns what {who} of {record['rows']:,} rows. Nothing is asked.")
             self._tasks[stage] = self._progress.add_task(
                 "student", total=self._student_epochs, unit="epoch", figures=""
             )

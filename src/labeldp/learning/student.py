@@ -201,9 +201,9 @@ class Pupil:
         Free: only releases and public inputs are read.
         """
         lesson = Lesson.of(stages, X, rounds=self.rounds, share=self.share, loss=self.loss)
-        told = {"stage": number, "rows": len(lesson.rows), "rounds": self.rounds, "private": lesson.private}
+        told = {"stage": number, "rows": len(lesson.rows), "rounds": self.rounds, "loss": self.loss}
         if watch is not None:
-            watch({"kind": "student", **told})
+            watch({"kind": "student", **told, "private": lesson.private})
 
         def epoch_ended(student: Learner, epoch: Epoch) -> None:
             assert watch is not None
