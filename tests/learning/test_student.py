@@ -90,7 +90,7 @@ def test_by_the_likelihood_a_student_learns_from_the_reports_themselves(reports)
 
 
 def test_counts_have_no_likelihood_row_by_row(reports, counts):
-    with pytest.raises(InvalidArgument, match="with counts of groups, the loss must be 'posterior'"):
+    with pytest.raises(InvalidArgument, match="where counts of groups are learned from, loss must be 'posterior'"):
         Lesson(TAUGHT, [reports], counts, loss="likelihood")
     with pytest.raises(InvalidArgument, match="loss must be one of 'posterior', 'likelihood', got 'debiased'"):
         Lesson(TAUGHT, [reports], loss="debiased")
@@ -108,7 +108,7 @@ def test_each_round_has_a_seed_of_its_own(reports):
 
     taught = Lesson(TAUGHT, [reports], rounds=2).teach(Seeded(), LOGITS)
     Lesson(TAUGHT, [reports], rounds=2).teach(Seeded(), LOGITS, start=taught)
-    assert seeds == [7, 8, 9, 10]
+    assert seeds == [7, 8, 9, 10] and Seeded.seed == 7
 
 
 def between_stages(first, **settings):
@@ -120,34 +120,65 @@ def between_stages(first, **settings):
     return stages.fit(LOGITS, asked, "1", watch=told.append), asked.asked, told
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"X": LOGITS[1:]}, "the pupil's X must have one row per label .40., got 39"),
+        ({"X": np.vstack([LOGITS, LOGITS])}, "got 80"),
+        ({"X": LOGITS[:, 1:]}, "one column per class"),
+        ({"first": 3}, "first stage must come before the last, .* got 3 of 3"),
+        ({"learner": Scripted(), "loss": "likelihood"}, "needs one noisy label per row, and groups"),
+    ],
+)
+def test_a_pupil_that_cannot_be_taught_is_refused_before_anything_is_asked(changes, says):
+    asked = WatchedVault(vault())
+    pupil = Pupil(**{"learner": Scripted("likelihood"), "X": LOGITS, "first": 1} | changes)
+    stages = MultiStage(Scripted("likelihood"), stages=3, mechanism=ldp.GroupedResponse, pupil=pupil)
+    with pytest.raises(InvalidArgument, match=says):
+        stages.fit(LOGITS, asked, "1")
+    assert asked.asked == [] and asked.spent().epsilon == "0"
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 0}, {"share": 2}, {"loss": "likelyhood"}, {"first": 0}, {"first": "2"}])
+def test_a_pupil_whose_settings_make_no_sense_is_refused_at_once(changes):
+    with pytest.raises(InvalidArgument):
+        Pupil(Scripted(), LOGITS, **changes)
+
+
+def test_what_is_no_pupil_is_refused_at_once():
+    with pytest.raises(InvalidArgument, match="pupil must be a Pupil, got Scripted"):
+        MultiStage(Scripted(), pupil=Scripted())
+
+
 def test_a_pupil_helps_to_ask_from_its_first_stage_on():
     stages, asked, _ = between_stages(first=2)
     assert asked[0]["priors"] is None
     np.testing.assert_allclose(asked[1]["priors"], softmax(LOGITS[asked[1]["rows"]]))
     teacher, student = (softmax(times * LOGITS[asked[2]["rows"]]) for times in (2, 2 * 3))  # each fitted twice by then
     np.testing.assert_allclose(asked[2]["priors"], together(teacher, student, share=0.5))
-    assert stages.student_.stage == 2 and asked[2]["source"] == stages.releases_[:2]
+    assert asked[2]["source"] == stages.releases_[:2]
 
 
 def test_a_pupil_learns_from_what_was_released_by_then_and_goes_on_from_itself():
     stages, asked, _ = between_stages(first=1)
     fits = stages.pupil.learner.journal
     first, second = len(asked[0]["rows"]), len(asked[0]["rows"]) + len(asked[1]["rows"])
-    assert [len(fit["releases"][0].rows) for fit in fits] == [first, first, second, second]
-    assert [fit["start"] is None for fit in fits] == [True, False, False, False]
+    assert [len(fit["releases"][0].rows) for fit in fits] == [first, first, second, second, N, N]
+    assert [fit["start"] is None for fit in fits] == [True, False, False, False, False, False]
+    assert stages.student_.stage == 6
     assert set(fits[0]["releases"][0].rows) == set(asked[0]["rows"])
 
 
-def test_a_pupil_without_a_first_stage_is_taught_by_nobody_before_the_end():
+def test_a_pupil_without_a_first_stage_is_taught_after_the_last_alone():
     stages, asked, _ = between_stages(first=None)
-    assert stages.student_ is None and stages.pupil.learner.journal == []
+    assert [len(fit["releases"][0].rows) for fit in stages.pupil.learner.journal] == [N, N]
     np.testing.assert_allclose(asked[2]["priors"], softmax(2 * LOGITS[asked[2]["rows"]]))
 
 
 def test_a_pupils_epochs_are_told_between_those_of_stages_and_graded_on_the_hold_out():
     _, _, told = between_stages(first=1, hold_out=0.2)
     epochs = [(each["stage"], each["epoch"]) for each in told if each["kind"] == "epoch"]
-    assert epochs == [(1, 1), (1.5, 1), (1.5, 2), (2, 1), (2.5, 1), (2.5, 2), (3, 1)]
+    assert epochs == [(1, 1), (1.5, 1), (1.5, 2), (2, 1), (2.5, 1), (2.5, 2), (3, 1), (4, 1), (4, 2)]
     assert all(each["hold_out"]["rows"] == 8 for each in told if each["kind"] == "epoch")
 
 
@@ -155,7 +186,7 @@ def test_a_fit_begins_without_the_student_of_an_earlier_one():
     stages, _, _ = between_stages(first=1)
     again = stages.refit(LOGITS, stages.releases_)
     starts = [fit["start"] is None for fit in stages.pupil.learner.journal]
-    assert starts == 2 * [True, False, False, False] and again.student_ is not None
+    assert starts == 2 * [True, False, False, False, False, False] and again.student_.stage == 12
 
 
 def test_two_models_together_are_their_geometric_mean_of_which_the_teacher_has_a_quarter():

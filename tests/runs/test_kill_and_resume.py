@@ -108,9 +108,11 @@ def test_a_run_whose_student_helps_to_ask_goes_on_alike_and_asks_nothing_twice(l
     ]
     settings = [word for setting in how for word in ("--set", setting)]
     moments = [
-        (("checkpoint-student-1-0.pt", 1), False),  # taught for a round
-        (("release-2.npz", 1), True),  # asked with what it said, answered, and not yet in the folder
-        (("checkpoint-student-0.pt", 1), False),  # the last lesson has begun
+        (("checkpoint-student-1.5-0.pt", 1), False),  # taught for a round
+        (("release-2.priors.npz", 1), False),  # what it said is noted, and not yet asked with
+        (("000005.json", 1), True),  # charged, and not yet spooled
+        (("release-2.npz", 1), True),  # answered, and not yet in the folder
+        (("checkpoint-student-3-0.pt", 1), False),  # the last lesson has begun
     ]
     for stop_at, before in moments:
         how = ["--resume"] if (tmp_path / "run").exists() else [*QUICK, *settings]

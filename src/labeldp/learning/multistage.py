@@ -70,7 +70,8 @@ class MultiStage:
     learn_counts : False for counts that are a prior and nothing else, as in the paper's Algorithm 4.
     bag_rounds : how often, after each training, a model is trained again on what its predictions and the counts of clusters
         say together (EM on the likelihood of the counts). Pays where counts are all there is.
-    pupil : a student that reads other inputs, and is taught between stages; see `Pupil`.
+    pupil : a student that reads other inputs. It is taught after the last stage, and between stages if it is to help asking;
+        `student_` is what becomes of it, and `together` what it and the last model predict.
     hold_out : the share of the rows that is held out and released by plain randomized response, to grade models on.
     seed : of the public partition. No seed reaches privacy noise.
 
@@ -117,6 +118,8 @@ class MultiStage:
                 "learn_counts=False is for counts of clusters that are the prior of a stage: give clusters and a stage, and no "
                 "bag_rounds, which learn from counts."
             )
+        if not isinstance(self.pupil, Pupil | None):
+            raise InvalidArgument(f"pupil must be a Pupil, got {type(self.pupil).__name__}.")
         if self.clusters is not None and self.prior is not None:
             raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
@@ -199,14 +202,13 @@ class MultiStage:
         self.releases_, self.models_ = [], []
         if self.clusters is not None and of_counts is not None:
             self._count(X, count(self.clusters, _counted(parts), of_counts), learners[0], files, watch, test)
-        if of_stages is None:
-            return self
-        mechanism = self.mechanism(of_stages)
-        for number, part in enumerate(parts.stages, start=1):
+        for number, part in enumerate(parts.stages if of_stages is not None else (), start=1):
+            mechanism = self.mechanism(of_stages)
             previous = self.models_[-1] if self.models_ else None
             source = self._source(previous)
             release = ask(f"release-{number}", mechanism, part, lambda p=part, m=previous: self._prior(X, p, m), source)  # type: ignore[misc]
             self._train(X, release, learners[number - 1], files, watch, test)
+        self._teach(X, self.trainings + 1, files, watch)
         return self
 
     def refit(
@@ -233,6 +235,8 @@ class MultiStage:
         learners = self._learners()
         for learner in learners:
             learner.check(X, len(given[0].classes))
+        if self.pupil is not None:
+            self._check_pupil(len(X), len(given[0].classes), reports_labels=True)  # if not, nothing is lost
         for learner, release in zip(learners, releases, strict=False):  # without stages, one learns from counts alone
             if learner.learns_from == "labels":
                 _ = release.label_numbers  # raises, before any training, where reports are groups
@@ -243,6 +247,7 @@ class MultiStage:
             self._count(X, counts, learners[0], files, watch, test)
         for learner, release in zip(learners, releases, strict=False):
             self._train(X, release, learner, files, watch, test)
+        self._teach(X, self.trainings + 1, files, watch)
         return self
 
     def predict_proba(self, X: Any) -> Probabilities:
@@ -337,9 +342,13 @@ class MultiStage:
             examples.append(self.clusters.beliefs(self.counts_, beside_reports=True))
         self._fit(X, examples, learner, number, files, watch, test)
         if self.pupil is not None and self.pupil.first is not None and self.pupil.first <= number < self.stages:
+            self._teach(X, number + 0.5, files, watch)
+
+    def _teach(self, X: Any, number: float, files: StageFiles, watch: Callable[[Record], None] | None) -> None:
+        """Teach the pupil, if there is one, what model and releases so far tell; between stages 2 and 3 it is number 2.5."""
+        if self.pupil is not None:
             checkpoint = partial(files.student_checkpoint, number)
-            between = number + 0.5  # this stage and the next
-            self.student_ = self.pupil.taught(self, X, number=between, checkpoint=checkpoint, watch=watch)
+            self.student_ = self.pupil.taught(self, X, number=number, checkpoint=checkpoint, watch=watch)
 
     def _fit(
         self,
@@ -441,10 +450,20 @@ class MultiStage:
                 raise InvalidArgument(
                     "this learner cannot weigh what is believed of a row, as counts of clusters need."
                 )
+        if self.pupil is not None:
+            whole = of_stages is None or _reports_labels(self.mechanism(of_stages), n_classes)
+            self._check_pupil(n_rows, n_classes, reports_labels=whole)
         self._check_prior(use, n_rows, n_classes)
         if self.prior_source is not None:
             checks.text(prior_source=self.prior_source, at_most=5_000)
         return use
+
+    def _check_pupil(self, n_rows: int, n_classes: int, *, reports_labels: bool) -> None:
+        assert self.pupil is not None
+        learns_counts = self.clusters is not None and self.learn_counts
+        self.pupil.check(
+            n_rows, n_classes, stages=self.stages, learns_counts=learns_counts, reports_labels=reports_labels
+        )
 
     def _check_mechanism(self, epsilon: Epsilon, n_classes: int) -> None:
         mechanism = self.mechanism(epsilon)

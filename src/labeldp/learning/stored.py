@@ -72,8 +72,8 @@ class StageFiles:
         name = f"checkpoint-{number}-{bag_round}.pt" if bag_round else f"checkpoint-{number}.pt"
         return None if self.folder is None else self.folder / name
 
-    def student_checkpoint(self, number: int, lesson_round: int) -> Path | None:
-        return None if self.folder is None else self.folder / f"checkpoint-student-{number}-{lesson_round}.pt"
+    def student_checkpoint(self, number: float, lesson_round: int) -> Path | None:
+        return None if self.folder is None else self.folder / f"checkpoint-student-{number:g}-{lesson_round}.pt"
 
     def _priors_file(self, stage: str) -> Path:
         assert self.folder is not None

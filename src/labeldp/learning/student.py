@@ -20,7 +20,7 @@ from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.learning import evidence, records
 from labeldp.learning.bags import bag_beliefs
-from labeldp.learning.learner import Beliefs, Epoch, Learner
+from labeldp.learning.learner import Beliefs, Epoch, Examples, Learner
 from labeldp.vault import HistogramRelease, Release
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ Probabilities = NDArray[np.floating[Any]]
 TEACHERS_SHARE = 0.25
 """Of what both say together. Students that are far ahead of their teachers do better alone: docs/frontier.md."""
 LOSSES = ("posterior", "likelihood")
+NO_LIKELIHOOD = (
+    "the likelihood is that of reports on rows: where counts of groups are learned from, loss must be 'posterior'."
+)
 LEAST = 1e-9
 """Below it no probability is believed when two models are put together: one alone rules nothing out."""
 
@@ -65,18 +68,13 @@ class Lesson:
     loss: str = "posterior"
 
     def __post_init__(self) -> None:
-        checks.one_of(LOSSES, loss=self.loss)
-        checks.integer(rounds=self.rounds, at_least=1)
-        if not 0 <= self.share <= 1:
-            raise InvalidArgument(f"share must be between 0 and 1, got {self.share}.")
+        _check_settings(self.rounds, self.share, self.loss)
         if not self._behind or not all(isinstance(each, Release | HistogramRelease) for each in self._behind):
             raise InvalidArgument(
                 "a lesson must be of releases of a vault: reports on rows, counts of groups, or both."
             )
         if self.loss == "likelihood" and self.counts is not None:
-            raise InvalidArgument(
-                "the likelihood is that of reports on rows: with counts of groups, the loss must be 'posterior'."
-            )
+            raise InvalidArgument(NO_LIKELIHOOD)
         if len({each.classes for each in self._behind}) > 1:
             raise InvalidArgument("releases must all have the same classes.")
         checks.probabilities(self.taught, len(self.rows), len(self._behind[0].classes))
@@ -131,6 +129,8 @@ class Lesson:
     ) -> L:
         """Return a copy of the student that has learned, round by round, each from where the last one ended.
 
+        Each round has the seed after that of the round before, or of `start`, so that crops and flips are others.
+
         Parameters
         ----------
         X : public inputs as the student reads them, one row per row of the vault.
@@ -140,11 +140,9 @@ class Lesson:
         """
         model = start
         for number in range(self.rounds):
-            begun, predicted = copy.deepcopy(student), self.taught
-            if model is not None:
-                predicted = together(self.taught, model.predict_proba(X[self.rows]), share=self.share)
-                if hasattr(begun, "seed") and hasattr(model, "seed"):
-                    begun.seed = model.seed + 1  # other crops than in the round before
+            begun = copy.deepcopy(student)
+            if isinstance(seed := getattr(model, "seed", None), int):
+                begun.seed = seed + 1  # type: ignore[attr-defined]
 
             def epoch_ended(number: int, begun: L, epoch: Epoch) -> None:
                 if watch is not None:
@@ -153,13 +151,28 @@ class Lesson:
 
             model = begun.fit(
                 X,
-                [self.targets(predicted)] if self.loss == "posterior" else list(self.releases),
+                self._examples(model, X),
                 start=model,
                 checkpoint=checkpoint(number),
                 watch=partial(epoch_ended, number, begun),
             )
         assert model is not None
         return model
+
+    def _examples(self, model: Learner | None, X: Any) -> list[Examples]:
+        """Return what a round learns from, after a model of the rounds before, if there is one."""
+        if self.loss == "likelihood":
+            return list(self.releases)
+        if model is None:
+            return [self.targets(self.taught)]
+        return [self.targets(together(self.taught, model.predict_proba(X[self.rows]), share=self.share))]
+
+
+def _check_settings(rounds: int, share: float, loss: str) -> None:
+    checks.integer(rounds=rounds, at_least=1)
+    checks.one_of(LOSSES, loss=loss)
+    if not 0 <= share <= 1:
+        raise InvalidArgument(f"share must be between 0 and 1, got {share}.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,8 +183,8 @@ class Pupil:
     ----------
     learner : what is taught; see `Lesson`, as of `rounds`, `share` and `loss`.
     X : public inputs as it reads them, one row per row of the vault.
-    first : the first stage after which it is taught. Before the last one this makes better questions: what it and the stage's
-        model predict together is the prior of the next stage. None for after the last stage alone.
+    first : the first stage after which it is taught, to make better questions: what it and the stage's model predict together
+        is the prior of the next stage. None for none: it is always taught after the last one.
     """
 
     learner: Learner
@@ -180,6 +193,30 @@ class Pupil:
     share: float = TEACHERS_SHARE
     loss: str = "posterior"
     first: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_settings(self.rounds, self.share, self.loss)
+        if self.first is not None:
+            checks.integer(first=self.first, at_least=1)
+
+    def check(self, n_rows: int, n_classes: int, *, stages: int, learns_counts: bool, reports_labels: bool) -> None:
+        """Raise where stages could not teach it, before anything is asked."""
+        if len(self.X) != n_rows:
+            raise InvalidArgument(f"the pupil's X must have one row per label ({n_rows}), got {len(self.X)}.")
+        if self.first is not None and self.first >= stages:
+            raise InvalidArgument(
+                f"the pupil's first stage must come before the last, whose question it helps to ask; got {self.first} of "
+                f"{stages}."
+            )
+        self.learner.check(self.X, n_classes)
+        if self.loss == "likelihood" and learns_counts:
+            raise InvalidArgument(NO_LIKELIHOOD)
+        if self.loss == "likelihood" and self.learner.learns_from == "labels" and not reports_labels:
+            raise InvalidArgument(
+                "the pupil needs one noisy label per row, and groups of labels are reported: train it on the likelihood."
+            )
+        if self.loss == "posterior" and not getattr(self.learner, "takes_beliefs", True):
+            raise InvalidArgument("the pupil cannot weigh what is believed of a row, as a posterior needs.")
 
     def taught(
         self,

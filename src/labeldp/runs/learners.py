@@ -136,7 +136,7 @@ def _net(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:
 
 
 def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None) -> Learner:
-    """Return the network of a recipe's [student], which reads the data as it is and learns soft targets."""
+    """Return the network of a recipe's [student], which reads the data as it is."""
     how = recipe.student
     assert how is not None
     own = {"loss": "likelihood", "mixup": how.mixup, "averaging": how.averaging or None, "mirror": how.flip}

@@ -135,10 +135,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Student:
-    """A network on the inputs themselves, taught by the model of the last stage; both predict together. Changing it is free.
+    """A network on the inputs themselves, taught after the last stage; its model and this one predict together.
 
-    With `first`, it is taught after that stage and each later one, and both are the prior of the next: it helps to ask. What
-    has been asked stays as it is when a run is trained again.
+    With `first`, it is taught after that stage and each later one, and both are the prior of the next: it helps to ask.
+    Changing it is free: what has been asked stays as it is when a run is trained again.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The [student] of a recipe: a network on the inputs, taught by the last stage's model, with which it predicts together."""
+"""The [student] of a recipe: a network on the inputs, taught after the last stage, whose model it predicts together with."""
 
 from __future__ import annotations
 
@@ -64,24 +64,11 @@ def of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess) -> Pupil | No
     return Pupil(learner, data.X, how.rounds, how.teachers_share, how.loss or "posterior", how.first)
 
 
-def taught(stages: MultiStage, read: Dataset, inputs: Dataset, folder: RunFolder, watch: Watch | None) -> FinalModel:
-    """Teach the student, if there is one, what the last stage's model and all releases say together, and return both.
-
-    Privacy
-    -------
-    Free: only releases and public inputs are read.
-    """
-    pupil, number = stages.pupil, stages.trainings + 1
-    if pupil is None:
+def final(stages: MultiStage, read: Dataset, inputs: Dataset, watch: Watch | None) -> FinalModel:
+    """Return the last stage's model, and with it the student, if there is one, which is tested."""
+    if stages.pupil is None:
         return FinalModel(stages.model_, read)
-    student = pupil.taught(
-        stages,
-        read.X,
-        number=number,
-        checkpoint=lambda done: folder.path / f"checkpoint-student-{done}.pt",
-        watch=watch,
-    )
-    model = FinalModel(stages.model_, read, student, inputs, pupil.share)
+    model = FinalModel(stages.model_, read, stages.student_, inputs, stages.pupil.share)
     if read.public_test is not None and watch is not None:
-        watch({"kind": "test", "stage": number, **model.test()})
+        watch({"kind": "test", "stage": stages.trainings + 1, **model.test()})
     return model

@@ -76,11 +76,11 @@ def train(
     used = _used(recipe, labelled)
     clusters = _clusters(recipe, sealed.only_public(), public, used, folder, cache, watch, processes)
     multistage, test = stages_of(recipe, data, processes, clusters), tested_on(data)
+    multistage.pupil = students.of(recipe, unlabelled := sealed.only_public(), processes)
     multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
     _begin(multistage, recipe, data, data_dir, cache, watch, processes)
     if each_epoch and test is not None and recipe.sums is None:
         multistage.learner = [TestedEachEpoch(each, test) for each in multistage.learner]  # type: ignore[union-attr]
-    multistage.pupil = students.of(recipe, unsealed := sealed.only_public(), processes)
     facts = _facts(recipe, sealed, public, data_dir, cache, processes) | {"command": command}
     facts = learners.once(
         processes, lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch)
@@ -101,7 +101,7 @@ def train(
             watch=journal,
             test=test,
         )
-        model = students.taught(multistage, data, unsealed, folder, journal)
+        model = students.final(multistage, data, unlabelled, journal)
         if vault is not None:
             _finish(folder, multistage, model, certificates.of_run(folder, vault, facts), watch)
             vault.close()
@@ -159,7 +159,7 @@ def train_again(
             watch=journal,
             test=tested_on(data),
         )
-        model = students.taught(multistage, data, unlabelled, folder, journal)
+        model = students.final(multistage, data, unlabelled, journal)
         if first:
             certificate = certificates.of_model(folder.certificate(), folder, facts)
             _finish(folder, multistage, model, certificate, watch)

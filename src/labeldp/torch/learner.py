@@ -185,7 +185,8 @@ class TorchLearner:
             if not np.isfinite(loss):
                 raise LabelDPError(
                     f"the training loss became {loss} in epoch {epoch}: lower learning_rate ({self.learning_rate}). What was "
-                    "released can be trained on again at no cost: labeldp train --resume --set training.learning_rate=.."
+                    "released can be trained on again at no cost: labeldp train --resume --set training.learning_rate=.. "
+                    "(of a student: student.learning_rate)."
                 )
             record = {
                 "epoch": epoch,

@@ -3,7 +3,7 @@
 What makes it quick, and is kept: a first layer of 2×2 filters that whiten the patches of the images, which is learned from
 public inputs alone, before training; few, wide layers with maxima in between; convolutions that begin as the identity, as
 far as their channels go. `whitened-conv` is narrower than there, for CPUs; `whitened-conv-wide`, as wide as there, is 1.8
-times the work, and `whitened-conv-narrow` a quarter. Norms and training are our usual ones.
+times the work, and `whitened-conv-narrow` 0.3 times. Norms and training are our usual ones.
 """
 
 from __future__ import annotations
