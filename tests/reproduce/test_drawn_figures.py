@@ -120,6 +120,14 @@ def test_curves_show_both_stages_and_the_top_k_accuracy_of_the_first(results, tm
     assert "LP-1ST, epsilon 2, top-" not in text
 
 
+def test_a_curve_is_the_mean_over_runs(results, tmp_path):
+    entry = find("figure-curves", ["lp-1st"])[0].variants()[0]
+    for draw, value in enumerate((80.0, 90.0), start=1):
+        results.append("figure-curves", of_figure(entry, "2", value, epochs=2, draw=draw))
+    text = drawn(figure_of("figure-curves", find("figure-curves"), results), tmp_path)
+    assert "LP-1ST, epsilon 2, epoch 2: 80.00 %" in text  # 85 - 30 / (2 + 4)
+
+
 def test_the_top_k_figure_shows_the_runs_of_both_grids_besides_its_own(results, tmp_path):
     for name in GRIDS:
         filled(results, name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -104,7 +106,7 @@ def _grid(figure: Figure, name: str, points: Sequence[Point]) -> Panel:
 
 
 def curves(figure: Figure) -> list[Panel]:
-    """Draw test accuracy after each epoch, of the first draw of each recipe, and stage 1's top-k accuracy, dotted."""
+    """Draw test accuracy after each epoch, the mean over a recipe's draws, and stage 1's top-k accuracy, dotted."""
     lines = [line for point in figure.drawn for line in _lines(point)]
 
     def paint(sheet: svg.Sheet) -> None:
@@ -122,23 +124,22 @@ def curves(figure: Figure) -> list[Panel]:
 
 
 def _lines(point: Point) -> list[tuple[str, list[int], list[float], str]]:
-    """Return the curves of a point's first run: name, epochs, accuracies, style."""
-    curve = point.runs[0].get("curve", [])
-    last = {stage: max(each["epoch"] for each in curve if each["stage"] == stage) for stage in _stages(curve)}
+    """Return the curves of a point, means over its runs: name, epochs, accuracies, style."""
+    told: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for each in itertools.chain.from_iterable(run.get("curve", []) for run in point.runs):
+        told.setdefault((each["stage"], each["epoch"]), []).append(each)
     lines, before = [], 0
-    for stage in last:
-        part = [each for each in curve if each["stage"] == stage]
-        at = [before + each["epoch"] for each in part]
-        name = f"{point.entry.name.upper()}, epsilon {point.epsilon}" + (f", stage {stage}" if len(last) > 1 else "")
-        lines.append((name, at, [each["accuracy"] for each in part], "-"))
+    stages = sorted({stage for stage, _ in told})
+    for stage in stages:
+        epochs = sorted(epoch for of, epoch in told if of == stage)
+        at = [before + epoch for epoch in epochs]
+        name = f"{point.entry.name.upper()}, epsilon {point.epsilon}" + (f", stage {stage}" if len(stages) > 1 else "")
+        lines.append((name, at, [fmean(each["accuracy"] for each in told[stage, epoch]) for epoch in epochs], "-"))
         for k, _, _ in top_k(point)[:1] if stage == 1 else []:
-            lines.append((f"{name}, top-{k} accuracy", at, [each["top_k"][k - 1] for each in part], ":"))
-        before += last[stage]
+            right = [fmean(each["top_k"][k - 1] for each in told[stage, epoch]) for epoch in epochs]
+            lines.append((f"{name}, top-{k} accuracy", at, right, ":"))
+        before += epochs[-1]
     return lines
-
-
-def _stages(curve: list[dict[str, Any]]) -> list[int]:
-    return sorted({each["stage"] for each in curve})
 
 
 def scatter(figure: Figure) -> list[Panel]:
