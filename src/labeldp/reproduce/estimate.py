@@ -56,11 +56,10 @@ class Estimate:
         seconds = how.epochs * (1 + (how.bag_rounds or 0)) * float(reached.sum()) * self.seconds_per_epoch
         if recipe.student is not None and self.student_seconds_per_epoch is not None:
             first = recipe.student.first or recipe.trainings  # without one, it is taught after the last stage alone
-            counted = (
-                recipe.prior is not None and how.learn_counts is not False
-            )  # then counts speak of all rows at once
-            rows = float(np.where(counted, reached[-1], reached)[first - 1 :].sum())
-            seconds += rows * recipe.student.rounds * recipe.student.epochs * self.student_seconds_per_epoch
+            if recipe.prior is not None and how.learn_counts is not False:
+                reached[:] = reached[-1]  # counts speak of all rows at once
+            lessons = recipe.student.rounds * float(reached[first - 1 :].sum())
+            seconds += lessons * recipe.student.epochs * self.student_seconds_per_epoch
         return seconds / 3600
 
 
