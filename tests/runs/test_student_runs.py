@@ -68,22 +68,32 @@ def test_a_student_by_the_likelihood_learns_nothing_of_its_teacher(run, with_stu
     assert one.model_file.read_bytes() != two.model_file.read_bytes()
 
 
-def test_share_and_precision_reach_the_lesson_and_its_student(run, with_student, cache, tmp_path, monkeypatch):
+def test_settings_reach_the_lesson_and_its_student(run, with_student, cache, tmp_path, monkeypatch):
     told = []
 
     def teach(lesson, student, X, **_):
-        told.append((lesson.share, student.precision))
+        told.append((lesson.share, student.precision, student.smoothing, student.shift))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Lesson, "teach", teach)
-    for number, changes in enumerate(({}, {"student.share": 0.1, "student.precision": "bfloat16"})):
+    quick = {"student.share": 0.1, "student.precision": "bfloat16", "student.smoothing": 0.2, "student.shift": 1}
+    for number, changes in enumerate(({}, quick)):
         with pytest.raises(KeyboardInterrupt):
             runs.train_again(with_student.changed(changes), run.path, tmp_path / f"{number}", cache=cache)
-    assert told == [(0.25, "float32"), (0.1, "bfloat16")]
+    assert told == [(0.25, "float32", 0, 0), (0.1, "bfloat16", 0.2, 1)]
+
+
+def test_a_loaded_student_predicts_as_the_trained_one_did(run, with_student, cache, tmp_path):
+    changes = {"student.flip": True, "student.shift": 1, "student.smoothing": 0.1, "student.share": 0.0}
+    again = runs.train_again(with_student.changed(changes), run.path, tmp_path / "run", cache=cache)
+    student = ldp.load(again.path)._student
+    assert (student.mirror, student.shift) == (True, 1)
+    right = student.predict_proba(DIGITS.X_test).argmax(axis=1) == DIGITS.test_labels
+    assert last(again.records(), "test")["accuracy"] == pytest.approx(right.mean())
 
 
 def test_settings_that_a_recipe_leaves_out_are_not_in_its_hash(with_student):
-    assert not {"share", "precision", "loss", "first"} & set(
+    assert not {"share", "precision", "loss", "first", "smoothing", "shift"} & set(
         with_student.toml().partition("[student]")[2].replace("=", " ").split()
     )
 
@@ -122,6 +132,8 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
         ({"student.rounds": 0}, "student.rounds"),
         ({"student.precision": "float16"}, "student.precision must be one of 'float32', 'bfloat16'"),
         ({"student.share": 1.5}, "student.share must be between 0 and 1"),
+        ({"student.smoothing": 1.0}, r"student.smoothing must be in \[0, 1\)"),
+        ({"student.shift": -1}, "student.shift"),
         ({"student.loss": "debiased"}, "student.loss must be one of 'posterior', 'likelihood'"),
         ({"student.loss": "likelihood", "prior.epsilon": "0.1"}, "student.loss must be 'posterior' where models learn"),
         ({"student.first": 2}, "student.first must be a stage before the last, .* got 2 of 2"),

@@ -112,16 +112,22 @@ def naive_training(learner, X, release, loss_of_row):
 
 
 @pytest.mark.parametrize("loss", ["noisy-label", "debiased", "likelihood"])
-@pytest.mark.parametrize(("mixup", "averaging", "consistency"), [(0, None, 0), (0.5, 0.9, 0), (0, 0.9, 2)])
-def test_training_is_what_the_formulas_say(loss, mixup, averaging, consistency):
+@pytest.mark.parametrize(
+    ("mixup", "averaging", "consistency", "smoothing"), [(0, None, 0, 0), (0.5, 0.9, 0, 0.2), (0, 0.9, 2, 0)]
+)
+def test_training_is_what_the_formulas_say(loss, mixup, averaging, consistency, smoothing):
     X = features()
     release = release_of(X, ldp.RandomizedResponse("1"), rows=np.arange(0, 240, 3))
-    extra = {"mixup": mixup, "averaging": averaging, "consistency": consistency}
+    extra = {"mixup": mixup, "averaging": averaging, "consistency": consistency, "smoothing": smoothing}
     learner = TorchLearner(network(), loss=loss, epochs=3, batch_size=16, learning_rate=0.05, seed=2, **extra)
     learner.fit(X, release)
     reported, likelihood, debiased = release.label_numbers, release.likelihood(), release.debiased_weights()
 
     def loss_of_row(logits, place):
+        even = sum(-torch.log(p) / N_CLASSES for p in torch.softmax(logits, 0))
+        return (1 - smoothing) * sharp_loss_of_row(logits, place) + smoothing * even
+
+    def sharp_loss_of_row(logits, place):
         chances = torch.softmax(logits, 0)
         if loss == "noisy-label":
             return -torch.log(chances[reported[place]])
@@ -316,6 +322,10 @@ def test_bytes_are_pixels_and_whole_numbers_are_ids():
         {"mixup": math.nan},
         {"averaging": 1.0},
         {"averaging": math.nan},
+        {"smoothing": 1.0},
+        {"smoothing": -0.1},
+        {"smoothing": math.nan},
+        {"shift": -1},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
@@ -337,6 +347,10 @@ def test_the_check_finds_what_would_fail_in_training():
         TorchLearner(embedded, mixup=0.2).check(ids, N_CLASSES)
     with pytest.raises(ldp.InvalidArgument, match="augmentation is for images"):
         TorchLearner(network(), augmentation=Augmentation(flip=True)).check(X, N_CLASSES)
+    with pytest.raises(ldp.InvalidArgument, match="so are mirror and shift"):
+        TorchLearner(network(), shift=1).check(X, N_CLASSES)
+    with pytest.raises(ldp.InvalidArgument, match=r"shift must be less than the images' sides, \(2, 2\); got 2"):
+        TorchLearner(nn.Sequential(nn.Flatten(), network()), shift=2).check(X.reshape(240, 1, 2, 2), N_CLASSES)
     with pytest.raises(ldp.InvalidArgument, match="finite"):
         TorchLearner(network()).check(np.full_like(X, np.nan), N_CLASSES)
     with pytest.raises(ldp.InvalidArgument, match=r"returned shape \(2, 3, 1\)"):
@@ -484,3 +498,19 @@ def test_training_in_bfloat16_is_near_training_in_float32_and_leaves_weights_and
 def test_an_unknown_precision_is_refused():
     with pytest.raises(InvalidArgument, match="precision must be one of 'float32', 'bfloat16'"):
         TorchLearner(network(), precision="float16")
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_what_is_predicted_is_the_mean_over_the_images_variants(mirror, shift):
+    X = np.random.default_rng(0).integers(0, 256, (9, 1, 5, 4), dtype=np.uint8)
+    learner = TorchLearner(nn.Sequential(nn.Flatten(), network(20)), mirror=mirror, shift=shift)
+    learner.module_ = learner.module
+    padded = np.pad(X, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="reflect")
+    seen = [X, padded[:, :, 2:, 2:], padded[:, :, :-2, :-2]] if shift else [X]
+    seen += [each[..., ::-1].copy() for each in seen] if mirror else []
+    plain = TorchLearner(learner.module)
+    plain.module_ = plain.module
+    expected = np.mean([plain.predict_proba(each) for each in seen], axis=0)
+    np.testing.assert_allclose(learner.predict_proba(X), expected, rtol=1e-5)
+    assert len({each.tobytes() for each in seen}) == (1 + 2 * shift) * (1 + mirror), "all differ"

@@ -108,7 +108,7 @@ def check_readable(recipe: Recipe, releases: list[Release | HistogramRelease]) -
         TrainingSet.of(releases, recipe.training.loss)
 
 
-def loaded(model: str, inputs: Inputs, n_classes: int, file: Path, *, mirror: bool = False) -> Learner:
+def loaded(model: str, inputs: Inputs, n_classes: int, file: Path, *, mirror: bool = False, shift: int = 0) -> Learner:
     """Return a fitted model from its file."""
     if family_of(model) == "sklearn":
         with needs_sklearn(model):
@@ -116,7 +116,7 @@ def loaded(model: str, inputs: Inputs, n_classes: int, file: Path, *, mirror: bo
         return SklearnLearner(named.build(model, inputs, n_classes)).load(file)
     with needs_torch(model):
         from labeldp.torch import TorchLearner, models
-    return TorchLearner(models.build(model, inputs, n_classes), mirror=mirror).load(file)
+    return TorchLearner(models.build(model, inputs, n_classes), mirror=mirror, shift=shift).load(file)
 
 
 def _estimator(recipe: Recipe, data: Dataset, stage: int, fabric: Any) -> Learner:  # noqa: ARG001
@@ -139,7 +139,13 @@ def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None
     """Return the network of a recipe's [student], which reads the data as it is."""
     how = recipe.student
     assert how is not None
-    own = {"loss": "likelihood", "mixup": how.mixup, "averaging": how.averaging or None, "mirror": how.flip}
+    own = {
+        "loss": "likelihood",
+        "mixup": how.mixup,
+        "averaging": how.averaging or None,
+        "smoothing": how.smoothing or 0.0,
+    }
+    own |= {"mirror": how.flip, "shift": how.shift or 0}
     fabric = None if isinstance(fabric, OneProcess) else fabric
     return _network(how.model, how, recipe, data, fabric, seed=recipe.seed, **own)
 

@@ -46,7 +46,9 @@ class Run:
         self._student: Learner | None = None
         if how is not None:
             file = folder.student_file
-            self._student = learners.loaded(how.model, self.inputs, len(self.classes), file, mirror=how.flip)
+            self._student = learners.loaded(
+                how.model, self.inputs, len(self.classes), file, mirror=how.flip, shift=how.shift or 0
+            )
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return one row of K probabilities per row of X.

@@ -60,6 +60,15 @@ class Augmentation:
         return (place >= start) & (place < start + self.cutout)
 
 
+def variants(images: Tensor, *, mirror: bool, shift: int) -> list[Tensor]:
+    """Return images as they are; moved by so many pixels, to the top left and to the bottom right; mirror images of all."""
+    seen = [images]
+    if shift:
+        padded = functional.pad(images, (shift,) * 4, mode="reflect")
+        seen += [padded[..., 2 * shift :, 2 * shift :], padded[..., : -2 * shift, : -2 * shift]]
+    return seen + [each.flip(-1) for each in seen] if mirror else seen
+
+
 def uniforms(seed: int, epoch: int, rows: np.ndarray, count: int) -> np.ndarray:
     """Return `count` numbers in [0, 1) per row, a hash of (seed, epoch, row): SplitMix64 over their combination."""
     key = _mixed(np.array([seed], dtype=np.uint64) * MIX + np.uint64(epoch))

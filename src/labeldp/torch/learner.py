@@ -25,7 +25,7 @@ from labeldp.files import renamed_when_whole
 from labeldp.learning.evidence import check_rows
 from labeldp.learning.learner import PRECISIONS, Examples, Watch
 from labeldp.torch import checkpoints
-from labeldp.torch.augmentation import Augmentation
+from labeldp.torch.augmentation import Augmentation, variants
 from labeldp.torch.averaging import WeightAverage
 from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
@@ -54,7 +54,9 @@ class TorchLearner:
     mixup : alpha of Beta(alpha, alpha), one lam per batch; 0 for none.
     augmentation : what is done to images during training.
     mirror : predict the mean over each image and its mirror image. For nets that were trained with flips.
+    shift : predict the mean over each image and two that are moved by so many pixels. For nets that were trained with crops.
     averaging : decay of an exponential moving average of the weights, which then predicts; None for none.
+    smoothing : weight of a loss that draws predictions to all classes alike, in [0, 1), and is taken off the other's.
     consistency : weight of a second loss, growing from 0 over training: each image as it was augmented is to be told as
         the averaged weights tell it as it is. Needs averaging, and goes without mixup.
     precision : what convolutions and products are computed in while training, "float32" or "bfloat16", which is faster on
@@ -79,8 +81,10 @@ class TorchLearner:
         mixup: float = 0.0,
         augmentation: Augmentation | None = None,
         averaging: float | None = None,
+        smoothing: float = 0.0,
         consistency: float = 0.0,
         mirror: bool = False,
+        shift: int = 0,
         precision: str = "float32",
         seed: int = 0,
         fabric: Fabric | None = None,
@@ -105,6 +109,9 @@ class TorchLearner:
             )
         if averaging is not None and not 0 <= averaging < 1:
             raise InvalidArgument(f"averaging must be a decay in [0, 1), such as 0.999, or None; got {averaging}.")
+        self.smoothing = float(smoothing)
+        if not 0 <= self.smoothing < 1:
+            raise InvalidArgument(f"smoothing must be in [0, 1), 0 for none; got {smoothing}.")
         self.consistency = float(consistency)
         if not self.consistency >= 0 or (self.consistency and (averaging is None or self.mixup)):
             raise InvalidArgument(
@@ -112,6 +119,7 @@ class TorchLearner:
                 f"consistency={consistency}, averaging={averaging}, mixup={mixup}."
             )
         self.mirror = bool(mirror)
+        self.shift = checks.integer(shift=shift, at_least=0)
         self.augmentation = augmentation or Augmentation()
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self.module_: nn.Module | None = None
@@ -140,10 +148,13 @@ class TorchLearner:
         if self.mixup and not inputs.is_floating_point():
             raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
         Batches.of(len(X), self.batch_size, self.fabric.world_size)
-        if (self.augmentation or self.mirror) and np.ndim(X) != 4:
+        if (self.augmentation or self.mirror or self.shift) and np.ndim(X) != 4:
             raise InvalidArgument(
-                f"augmentation is for images (rows, channels, height, width), and so is mirror; X has shape {np.shape(X)}."
+                "augmentation is for images (rows, channels, height, width), and so are mirror and shift; X has shape "
+                f"{np.shape(X)}."
             )
+        if self.shift and self.shift >= min(np.shape(X)[2:]):
+            raise InvalidArgument(f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}.")
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +168,7 @@ class TorchLearner:
         watch: Watch | None = None,
     ) -> Self:
         """Train on one or more releases; see `Learner.fit`."""
-        data = TrainingSet.of(releases, self.loss)
+        data = TrainingSet.of(releases, self.loss, smoothing=self.smoothing)
         self.check(X, data.n_classes)
         check_rows(data.rows, len(X))
         batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)
@@ -310,10 +321,9 @@ class TorchLearner:
         with torch.inference_mode():
             for at in range(0, max(len(X), 1), PREDICT_AT_ONCE):
                 inputs = as_input(gather(X, slice(at, at + PREDICT_AT_ONCE), self.fabric.device))
-                shares = torch.softmax(module(inputs).float(), dim=1)
-                if self.mirror:
-                    shares = (shares + torch.softmax(module(inputs.flip(-1)).float(), dim=1)) / 2
-                parts.append(shares.cpu().numpy())
+                seen = variants(inputs, mirror=self.mirror, shift=self.shift)
+                shares = [torch.softmax(module(each).float(), dim=1) for each in seen]
+                parts.append(torch.stack(shares).mean(dim=0).cpu().numpy())
         module.train(training)
         return np.concatenate(parts)
 
