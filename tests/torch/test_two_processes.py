@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 import labeldp as ldp
-from labeldp.learning import MultiStage
+from labeldp.learning import MultiStage, Pupil
 from labeldp.torch import TorchLearner
 
 N, WIDTH, K = 240, 4, 3
@@ -93,7 +93,13 @@ for attempt in (1, 2):
     np.save(out / f"statistics-{attempt}-{rank}.npy", multi.predict_proba(X))
 (out / f"facts-{rank}.json").write_text(json.dumps(counts))
 
-# 3: batches that cannot be shared are refused before anything is asked
+# 3: a student that helps to ask is one and the same student too, of one and the same questions
+pupil = Pupil(with_statistics().learner, X, loss="likelihood", first=1)
+multi = MultiStage(with_statistics().learner, stages=2, pupil=pupil).fit(X, vault(), "2", folder=out / "pupil")
+np.save(out / f"pupil-{rank}.npy", multi.student_.predict_proba(X))
+np.save(out / f"asked-{rank}.npy", np.concatenate([each.reports for each in multi.releases_]))
+
+# 4: batches that cannot be shared are refused before anything is asked
 holder = vault()
 try:
     MultiStage(TorchLearner(nn.Linear(WIDTH, K), batch_size=3, fabric=fabric)).fit(X, holder, "1")
@@ -101,7 +107,7 @@ except ldp.InvalidArgument as error:
     spent = holder.spent().epsilon if rank == 0 else "0"
     (out / f"refused-{rank}").write_text(f"{spent} {error}")
 
-# 4: an error of the vault is everybody's, and ends everybody
+# 5: an error of the vault is everybody's, and ends everybody
 try:
     plain(fabric).fit(X, vault(budget="0.5"), "2")
 except BaseException as error:
@@ -165,6 +171,12 @@ def test_both_processes_end_with_the_same_model(both):
     assert all((each == predictions[0]).all() for each in predictions), said(both)
     facts = [json.loads((both / f"facts-{rank}.json").read_text()) for rank in (0, 1)]
     assert facts[0] == facts[1] and facts[0][0] == facts[0][1] and facts[0][0][1]["kept"] > 0
+
+
+def test_both_processes_ask_by_the_same_student_and_end_with_it(both):
+    for what in ("asked", "pupil"):
+        one, two = (np.load(both / f"{what}-{rank}.npy") for rank in (0, 1))
+        assert one.size and (one == two).all(), said(both)
 
 
 def test_batches_that_cannot_be_shared_cost_nothing(both):
