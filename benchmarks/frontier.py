@@ -100,6 +100,8 @@ class Student:
     crop: int = 2
     """Twice as much where images are larger."""
     cutout: int = 0
+    shift: int = 0
+    smoothing: float = 0.0
     consistency: float = 0.0
     precision: str = "float32"
 
@@ -117,12 +119,15 @@ class Student:
             consistency=self.consistency,
             augmentation=Augmentation(crop=crop, flip=flip, cutout=self.cutout),
             mirror=flip,
+            shift=self.shift,
+            smoothing=self.smoothing,
             precision=self.precision,
             seed=draw,
         )
 
     def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
         if isinstance(teacher.student_, TorchLearner):
+            teacher.student_.shift = self.shift
             return teacher.student_
         learner = self.learner(inputs, draw)
         loss = "posterior" if self.lesson == "both" else self.lesson
@@ -202,6 +207,9 @@ STUDENTS = {
     ),
     "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 20 epochs": ALONE,
     "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 14 epochs of half the rows and 14 of all": HELPER,
+    "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 14 epochs of half the rows and 14 of all, shifted images too": replace(
+        HELPER, shift=1
+    ),
     "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
     "posterior, whitened-conv in bfloat16, cutout 8": Student(model="whitened-conv", precision="bfloat16", cutout=8),
 }
@@ -269,7 +277,8 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
         students = STUDENTS if name in WITH_STUDENTS and not teachers_alone else {}
         if idea.counts:  # which have no likelihood row by row
             students = {each: how for each, how in students.items() if how.lesson == "posterior"}
-        students = {each: how for each, how in students.items() if (how == HELPER) == (idea.helper is not None)}
+        helpers = {each for each, how in students.items() if replace(how, shift=0) == HELPER}
+        students = {each: how for each, how in students.items() if (each in helpers) == (idea.helper is not None)}
         wanted = [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, idea, wanted)
