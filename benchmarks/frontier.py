@@ -143,6 +143,9 @@ NARROW = Student(model="whitened-conv-narrow", precision="bfloat16", share=0.0)
 ALONE = replace(NARROW, lesson="likelihood", epochs=20)
 HELPER = replace(ALONE, epochs=14)
 """Half the rows, then all: as long as `ALONE`."""
+HALF_THEN_ALL = (
+    "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 14 epochs of half the rows and 14 of all"
+)
 FIVE = (0.15, 0.15, 0.2, 0.2, 0.3)
 COUNTS = Teacher(counts=1.0, split=())
 TEACHERS = {
@@ -206,10 +209,8 @@ STUDENTS = {
         NARROW, rounds=2
     ),
     "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 20 epochs": ALONE,
-    "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 14 epochs of half the rows and 14 of all": HELPER,
-    "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 14 epochs of half the rows and 14 of all, shifted images too": replace(
-        HELPER, shift=1
-    ),
+    HALF_THEN_ALL: HELPER,
+    f"{HALF_THEN_ALL}, shifted images too": replace(HELPER, shift=1),
     "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
     "posterior, whitened-conv in bfloat16, cutout 8": Student(model="whitened-conv", precision="bfloat16", cutout=8),
 }
