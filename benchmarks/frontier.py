@@ -57,6 +57,8 @@ class Teacher:
     split: tuple[float, ...] = (0.25, 0.25, 0.5)
     weight_decay: float = 3e-3
     centroids: int = 300
+    mirror: bool = False
+    """Features are means over an image and its mirror image."""
     counts: float = 0.0
     """The share of epsilon that buys counts of clusters."""
     rows_by_epsilon: int = 20
@@ -67,7 +69,7 @@ class Teacher:
     """Who is taught after the second stage, helps to ask the third, and goes on learning after it: its only student."""
 
     def fit(self, inputs: Inputs, epsilon: str, draw: int, *, name: str) -> ldp.MultiStage:
-        X = inputs.features(self.centroids)
+        X = inputs.features(self.centroids, mirror=self.mirror)
         module = models.build("linear", {"kind": "vector", "size": X.shape[1]}, inputs.n_classes, seed=draw)
         how = {"epochs": 8, "batch_size": 512, "learning_rate": 2e-3, "optimizer": "adam", "seed": draw}
         learner = TorchLearner(module, loss="likelihood", weight_decay=self.weight_decay, **how)
@@ -125,13 +127,13 @@ class Student:
             seed=draw,
         )
 
-    def fit(self, inputs: Inputs, teacher: ldp.MultiStage, draw: int) -> TorchLearner:
+    def fit(self, inputs: Inputs, teacher: ldp.MultiStage, X: np.ndarray, draw: int) -> TorchLearner:
         if isinstance(teacher.student_, TorchLearner):
             teacher.student_.shift = self.shift
             return teacher.student_
         learner = self.learner(inputs, draw)
         loss = "posterior" if self.lesson == "both" else self.lesson
-        lesson = Lesson.of(teacher, inputs.features(), rounds=self.rounds, share=self.share, loss=loss)
+        lesson = Lesson.of(teacher, X, rounds=self.rounds, share=self.share, loss=loss)
         if self.lesson != "both":
             return lesson.teach(learner, inputs.data.X)
         weights = np.full(len(lesson.rows), 0.3)
@@ -158,6 +160,10 @@ TEACHERS = {
     "three stages, weight decay 1e-3": Teacher(weight_decay=1e-3),
     "three stages, weight decay 6e-3": Teacher(weight_decay=6e-3),
     "three stages, weight decay 6e-3, a student helps to ask the third": Teacher(weight_decay=6e-3, helper=HELPER),
+    "three stages, weight decay 6e-3, mirrored patches": Teacher(weight_decay=6e-3, mirror=True),
+    "three stages, weight decay 6e-3, mirrored patches, a student helps to ask the third": Teacher(
+        weight_decay=6e-3, mirror=True, helper=HELPER
+    ),
     "three stages, weight decay 1.2e-2": Teacher(weight_decay=1.2e-2),
     "five stages, weight decay 6e-3": Teacher(split=FIVE, weight_decay=6e-3),
     "five stages, weight decay 1.2e-2": Teacher(split=FIVE, weight_decay=1.2e-2),
@@ -165,6 +171,7 @@ TEACHERS = {
     "three stages, 1,000 centroids": Teacher(centroids=1000),
     "counts of clusters (curator)": COUNTS,
     "counts, weight decay 1e-3 (curator)": replace(COUNTS, weight_decay=1e-3),
+    "counts, weight decay 1e-3, mirrored patches (curator)": replace(COUNTS, weight_decay=1e-3, mirror=True),
     "counts, weight decay 1e-3, no rounds on their likelihood (curator)": replace(
         COUNTS, weight_decay=1e-3, bag_rounds=0
     ),
@@ -189,6 +196,7 @@ STUDENTS = {
     "posterior, two rounds of half the length": Student(rounds=2, epochs=5),
     "posterior, two rounds": Student(rounds=2),
     "posterior, four rounds": Student(rounds=4),
+    "posterior, four rounds, shifted images too": Student(rounds=4, shift=1),
     "posterior, five rounds of a fifth of the length": Student(rounds=5, epochs=2),
     "posterior, no averaging": Student(averaging=None),
     "posterior, averaging 0.99": Student(averaging=0.99),
@@ -220,6 +228,8 @@ WITH_STUDENTS = (
     "three stages, weight decay 6e-3",
     "three stages, weight decay 6e-3, a student helps to ask the third",
     "counts, weight decay 1e-3 (curator)",
+    "three stages, weight decay 6e-3, mirrored patches, a student helps to ask the third",
+    "counts, weight decay 1e-3, mirrored patches (curator)",
     "a twentieth on counts, then groups in three stages (curator)",
     "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)",
 )
@@ -232,7 +242,7 @@ class Inputs:
     name: str
     data_dir: Path | None
     cache: Path
-    _features: dict[int, np.ndarray] = field(default_factory=dict)
+    _features: dict[tuple[int, bool], np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.data = ldp.datasets.load(self.name, data_dir=self.data_dir)
@@ -255,11 +265,11 @@ class Inputs:
                 ldp.create_ledger(folder / "ledger", budget=budget)
         return folder
 
-    def features(self, centroids: int = 300) -> np.ndarray:
-        if centroids not in self._features:
-            extractor = PatchFeatures(centroids=centroids, floor=FLOORS[self.name])
-            self._features[centroids] = np.array(cached(self.data.X, extractor, self.cache))
-        return self._features[centroids]
+    def features(self, centroids: int = 300, *, mirror: bool = False) -> np.ndarray:
+        if (centroids, mirror) not in self._features:
+            extractor = PatchFeatures(centroids=centroids, floor=FLOORS[self.name], mirror=mirror)
+            self._features[centroids, mirror] = np.array(cached(self.data.X, extractor, self.cache))
+        return self._features[centroids, mirror]
 
     def grade(self, probabilities: np.ndarray) -> Record:
         right, likely = (
@@ -288,14 +298,15 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
 def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, students: Sequence[str]) -> Any:
     began = time.perf_counter()
     teacher = idea.fit(inputs, epsilon, draw, name=name)
-    taught = teacher.predict_proba(inputs.features(idea.centroids)[inputs.held])
+    X = inputs.features(idea.centroids, mirror=idea.mirror)
+    taught = teacher.predict_proba(X[inputs.held])
     about = {"dataset": inputs.name, "epsilon": epsilon, "draw": draw, "teacher": name, "hold_out": inputs.hold_out_id}
     answers = teacher.releases_[0] if teacher.releases_ else teacher.counts_
     about["asked"] = answers.receipt.ledger["id"]
     yield about | {"student": None, "seconds": time.perf_counter() - began} | inputs.grade(taught)
     for each in students:
         began = time.perf_counter()
-        model = STUDENTS[each].fit(inputs, teacher, draw)
+        model = STUDENTS[each].fit(inputs, teacher, X, draw)
         learned = model.predict_proba(inputs.data.X[inputs.held])
         shares = {str(share): inputs.grade(together(taught, learned, share=share)) for share in SHARES}
         seconds = time.perf_counter() - began

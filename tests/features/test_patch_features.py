@@ -38,6 +38,18 @@ def test_they_are_what_the_paper_says_patch_by_patch(shape, pool, floor):
     np.testing.assert_allclose(features, naive_features(extractor, images), atol=2e-4)
 
 
+def test_mirrored_they_are_the_mean_over_an_image_and_its_mirror_image(images):
+    extractor = fitted(images, mirror=True)
+    turned = images[..., ::-1]
+    expected = (naive_features(extractor, images) + naive_features(extractor, turned)) / 2
+    features = extractor.transform(images)
+    np.testing.assert_allclose(features, expected, atol=2e-4)
+    np.testing.assert_allclose(features, extractor.transform(turned), atol=1e-5)
+    plain = fitted(images)
+    np.testing.assert_allclose(features, (plain.transform(images) + plain.transform(turned)) / 2, atol=1e-5)
+    assert plain.fingerprint != extractor.fingerprint
+
+
 def test_they_are_what_the_paper_says_where_patches_lie_on_centroids():
     """Where a distance is 0, single precision knows it to a few hundredths; its square must not get negative."""
     images = pictures(n=3)
@@ -258,10 +270,11 @@ def test_what_was_learned_is_saved_and_loaded(images, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["patches"]
 
 
-def test_what_other_settings_learned_is_not_loaded(images, tmp_path):
+@pytest.mark.parametrize("other", [{"seed": 1}, {"mirror": True}])
+def test_what_other_settings_learned_is_not_loaded(images, other, tmp_path):
     fitted(images).save(tmp_path / "patches")
     with pytest.raises(InvalidArgument, match="other settings"):
-        PatchFeatures(**SETTINGS | {"seed": 1}).load(tmp_path / "patches")
+        PatchFeatures(**SETTINGS | other).load(tmp_path / "patches")
 
 
 def test_a_file_that_is_missing_damaged_or_something_else_is_not_loaded(images, tmp_path):

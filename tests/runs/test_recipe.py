@@ -219,6 +219,7 @@ WRONG = [
     ),
     (START + "features = 'pathces'", "got 'pathces'. Did you mean 'patches'?"),
     (START + "features = 'patches:pach=6'", "patches knows no setting 'pach=6'. It knows patch, centroids, pool"),
+    (START + "features = 'patches:mirror=yes'", "mirror of patches must be true or false, got 'yes'."),
     (START + "features = 'patches:patch=six'", "patch of patches must be a whole number, got 'six'."),
     (START + "features = 'arrays'", "features must be like 'arrays:TRAIN.npy,TEST.npy', got 'arrays'."),
     (START + "features = 'arrays:a.npy,b.npy,c.npy'", "arrays knows no setting 'c.npy'. It takes no settings"),

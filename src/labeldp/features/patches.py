@@ -71,6 +71,8 @@ class PatchFeatures:
     sample : how many patches whitening and k-means look at.
     floor : added to each patch's variance, in squared levels of 0 .. 255, so that a flat patch stays flat instead of showing
         its noise. 10 is Coates, Lee and Ng's; strokes on an empty ground, such as digits, want thousands.
+    mirror : the mean of an image's features and those of its mirror image, for images that mean the same either way. It takes
+        twice the time. Each of the two is standardised, so that their mean spreads less.
     seed : of the random patches, the first centroids and the images that are looked at; public.
 
     Privacy
@@ -91,6 +93,7 @@ class PatchFeatures:
     sample: int = 100_000
     floor: float = 10.0
     seed: int = 0
+    mirror: bool = False
     learned: Learned | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,13 +104,15 @@ class PatchFeatures:
         self.sample = checks.integer(sample=self.sample, at_least=self.centroids)
         self.seed = checks.integer(seed=self.seed, at_least=0)
         self.floor = float(self.floor)
+        self.mirror = bool(self.mirror)
         if not 0 < self.floor <= LARGEST_FLOOR:
             raise InvalidArgument(f"floor must be > 0 and at most {LARGEST_FLOOR:g}, got {self.floor}.")
 
     def description(self) -> dict[str, Any]:
         """Return the settings, as JSON values."""
         settings = {name: getattr(self, name) for name in SETTINGS}
-        return {"extractor": FORMAT, **settings}
+        mirror = {"mirror": True} if self.mirror else {}  # which older files do not know
+        return {"extractor": FORMAT, **settings, **mirror}
 
     @property
     def fingerprint(self) -> str | None:
@@ -156,7 +161,8 @@ class PatchFeatures:
         elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != np.float32:
             got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
             raise InvalidArgument(f"out must be a float32 array of shape {shape}, got {got}.")
-        self._responses(images, learned.whitening, learned.centroids).into(out, images, learned.mean, learned.spread)
+        responses = self._responses(images, learned.whitening, learned.centroids, mirror=self.mirror)
+        responses.into(out, images, learned.mean, learned.spread)
         return out
 
     def fit_transform(self, images: Images, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
@@ -252,10 +258,18 @@ class PatchFeatures:
         spread = np.maximum(spread, SMALLEST_SPREAD * widest) if widest > 0 else np.ones_like(spread)
         return mean.astype(np.float32), spread.astype(np.float32)
 
-    def _responses(self, images: Images, whitening: Floats, centroids: Floats) -> Responses:
+    def _responses(self, images: Images, whitening: Floats, centroids: Floats, *, mirror: bool = False) -> Responses:
         channels, height, width = images.shape[1:]
         shape = (channels, height, width)
-        return Responses(whitening, centroids, shape=shape, patch=self.patch, pool=self.pool, floor=self.floor)
+        return Responses(
+            whitening,
+            centroids,
+            shape=shape,
+            patch=self.patch,
+            pool=self.pool,
+            floor=self.floor,
+            mirror=mirror,
+        )
 
 
 def normalised(patches: Floats, floor: float) -> Floats:

@@ -58,6 +58,7 @@ class Responses:
     centroids : (k, d), whitened.
     shape : of one image, (C, H, W).
     floor : added to each patch's variance.
+    mirror : average over each image and its mirror image.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Responses:
         patch: int,
         pool: int,
         floor: float,
+        mirror: bool = False,
     ) -> None:
         _, height, width = shape
+        self.mirror = mirror
         self.whitening = whitening
         self.patch = patch
         self.floor = np.float32(floor)
@@ -98,7 +101,11 @@ class Responses:
             if not hasattr(own, "room"):
                 own.room = _Room(self)
             rows = slice(start, start + self.at_once)
-            out[rows] = (self._of(images[rows], own.room) - mean) * scale
+            responses = self._of(images[rows], own.room)
+            if self.mirror:
+                responses += self._of(images[rows, :, :, ::-1], own.room)
+                responses *= np.float32(0.5)
+            out[rows] = (responses - mean) * scale
 
         in_threads(fill, range(0, len(images), self.at_once))
 

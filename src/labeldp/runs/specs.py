@@ -12,8 +12,19 @@ from labeldp.errors import InvalidArgument
 
 Setting = Callable[[str], Any]
 
+
+def yes_or_no(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
 SETTINGS: dict[str, dict[str, Setting]] = {
-    "patches": {**dict.fromkeys(("patch", "centroids", "pool", "rounds", "sample", "seed"), int), "floor": float},
+    "patches": {
+        **dict.fromkeys(("patch", "centroids", "pool", "rounds", "sample", "seed"), int),
+        "floor": float,
+        "mirror": yes_or_no,
+    },
     "byol": {
         "backbone": str,
         **dict.fromkeys(("epochs", "batch_size", "projection", "hidden", "seed"), int),
@@ -37,7 +48,7 @@ EXTRACTOR_FILES = {
     "pretrained": "extractor.safetensors",
 }
 """What a run keeps of what made its features."""
-WORDS = {int: "a whole number", float: "a number", str: "a name"}
+WORDS: dict[Setting, str] = {int: "a whole number", float: "a number", str: "a name", yes_or_no: "true or false"}
 
 
 @dataclass(frozen=True)
@@ -112,4 +123,4 @@ def _setting(kind: str, item: str, name: str) -> tuple[str, Any]:
     try:
         return key, known[key](value)
     except ValueError:
-        raise InvalidArgument(f"{name}: {key} of {kind} must be {WORDS[known[key]]}, got {value[:80]!r}.") from None  # type: ignore[index]
+        raise InvalidArgument(f"{name}: {key} of {kind} must be {WORDS[known[key]]}, got {value[:80]!r}.") from None
