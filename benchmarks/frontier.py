@@ -103,7 +103,6 @@ class Student:
     """Twice as much where images are larger."""
     cutout: int = 0
     shift: int = 0
-    smoothing: float = 0.0
     consistency: float = 0.0
     precision: str = "float32"
 
@@ -122,7 +121,6 @@ class Student:
             augmentation=Augmentation(crop=crop, flip=flip, cutout=self.cutout),
             mirror=flip,
             shift=self.shift,
-            smoothing=self.smoothing,
             precision=self.precision,
             seed=draw,
         )

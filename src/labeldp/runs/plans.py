@@ -145,7 +145,6 @@ class Student:
     rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
     flip : also predicts the mean over an image and its mirror image.
     shift : also predicts the mean over an image and two that are moved by so many pixels; None for none.
-    smoothing : of its targets: this part of them is spread over all classes alike; None for none.
     precision : what it is trained in, "float32" or "bfloat16"; None for the first.
     share : the teacher's part in what both say together, after each round and in the end; None for a quarter.
     loss : "posterior", of what teacher and answers say together, or "likelihood", of the answers alone; None for the first.
@@ -168,7 +167,6 @@ class Student:
     share: float | None = None
     loss: str | None = None
     first: int | None = None
-    smoothing: float | None = None
     shift: int | None = None
 
     def __post_init__(self) -> None:
@@ -180,8 +178,6 @@ class Student:
             checks.one_of(LOSSES, **{"student.loss": self.loss})
         if self.shift is not None:
             checks.integer(**{"student.shift": self.shift}, at_least=0)
-        if self.smoothing is not None and not 0 <= self.smoothing < 1:
-            raise InvalidArgument(f"student.smoothing must be in [0, 1), 0 for none; got {self.smoothing}.")
         if not 0 <= self.teachers_share <= 1:
             raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
 

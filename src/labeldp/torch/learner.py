@@ -56,7 +56,6 @@ class TorchLearner:
     mirror : predict the mean over each image and its mirror image. For nets that were trained with flips.
     shift : predict the mean over each image and two that are moved by so many pixels. For nets that were trained with crops.
     averaging : decay of an exponential moving average of the weights, which then predicts; None for none.
-    smoothing : weight of a loss that draws predictions to all classes alike, in [0, 1), and is taken off the other's.
     consistency : weight of a second loss, growing from 0 over training: each image as it was augmented is to be told as
         the averaged weights tell it as it is. Needs averaging, and goes without mixup.
     precision : what convolutions and products are computed in while training, "float32" or "bfloat16", which is faster on
@@ -81,7 +80,6 @@ class TorchLearner:
         mixup: float = 0.0,
         augmentation: Augmentation | None = None,
         averaging: float | None = None,
-        smoothing: float = 0.0,
         consistency: float = 0.0,
         mirror: bool = False,
         shift: int = 0,
@@ -109,9 +107,6 @@ class TorchLearner:
             )
         if averaging is not None and not 0 <= averaging < 1:
             raise InvalidArgument(f"averaging must be a decay in [0, 1), such as 0.999, or None; got {averaging}.")
-        self.smoothing = float(smoothing)
-        if not 0 <= self.smoothing < 1:
-            raise InvalidArgument(f"smoothing must be in [0, 1), 0 for none; got {smoothing}.")
         self.consistency = float(consistency)
         if not self.consistency >= 0 or (self.consistency and (averaging is None or self.mixup)):
             raise InvalidArgument(
@@ -168,7 +163,7 @@ class TorchLearner:
         watch: Watch | None = None,
     ) -> Self:
         """Train on one or more releases; see `Learner.fit`."""
-        data = TrainingSet.of(releases, self.loss, smoothing=self.smoothing)
+        data = TrainingSet.of(releases, self.loss)
         self.check(X, data.n_classes)
         check_rows(data.rows, len(X))
         batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)

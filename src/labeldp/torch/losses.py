@@ -6,8 +6,7 @@ Every loss returns one number per row, so that mixup is lam loss(report_i) + (1 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -47,12 +46,6 @@ def on_likelihood_and_beliefs(logits: Tensor, targets: Tensor) -> Tensor:
     return on_likelihood(logits, log_likelihood) + on_weights(logits, weights)
 
 
-def smoothed(loss: Loss, smoothing: float, logits: Tensor, targets: Tensor) -> Tensor:
-    """A loss, and in part cross entropy on all classes alike: on labels, label smoothing."""
-    even = -functional.log_softmax(logits, dim=1).mean(dim=1)
-    return (1 - smoothing) * loss(logits, targets) + smoothing * even
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Which rows to train on, what is known about each, and the loss that reads it."""
@@ -66,13 +59,11 @@ class TrainingSet:
         return len(self.rows)
 
     @classmethod
-    def of(cls, releases: Examples | Sequence[Examples], loss: str, *, smoothing: float = 0.0) -> TrainingSet:
+    def of(cls, releases: Examples | Sequence[Examples], loss: str) -> TrainingSet:
         local, beliefs = evidence.apart(evidence.checked(releases))
         if loss == "likelihood":
-            data = _of_likelihoods(local, beliefs)
-        else:
-            data = _of_labels(local, beliefs, debiased=loss == "debiased")
-        return replace(data, loss=partial(smoothed, data.loss, smoothing)) if smoothing else data
+            return _of_likelihoods(local, beliefs)
+        return _of_labels(local, beliefs, debiased=loss == "debiased")
 
 
 def _of_labels(local: list[Release | Filtered], beliefs: list[Beliefs], *, debiased: bool) -> TrainingSet:
