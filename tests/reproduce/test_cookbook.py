@@ -62,6 +62,7 @@ def test_our_recipes_never_mirror_digits(table, trust):
     for epsilon in entry.epsilons:
         recipe = entry.at(epsilon)
         assert not recipe.training.flip and not (recipe.student and recipe.student.flip)
+        assert "mirror" not in (recipe.features or "")
 
 
 def test_what_is_said_at_an_epsilon_holds_there_alone(write):
