@@ -236,6 +236,7 @@ def test_nothing_is_transformed_or_saved_before_something_is_learned(images, tmp
         {"seed": -1},
         {"patch": 2.5},
         {"floor": 0},
+        {"mirror": "false"},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):

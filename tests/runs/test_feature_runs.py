@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from torch import nn
 
+import labeldp as ldp
 from labeldp import datasets, runs
 from labeldp.errors import InvalidArgument
 from labeldp.features import PatchFeatures
@@ -85,6 +86,16 @@ def test_a_model_reads_nothing_but_the_features_that_it_learned_from(run, tmp_pa
     other.save(tmp_path / "copy" / "extractor.npz")
     with pytest.raises(InvalidArgument, match=r"extractor\.npz is not what made the features"):
         runs.load(tmp_path / "copy")
+
+
+def test_a_run_on_mirrored_patches_predicts_the_same_of_an_image_and_its_mirror_image(run, on_patches, cache, tmp_path):
+    mirrored = on_patches.changed({"features": f"{PATCHES},mirror=true"})
+    loaded = ldp.load(runs.train(mirrored, tmp_path / "run", cache=cache).path)
+    images = DIGITS.X_test
+    told = loaded.predict_proba(images)
+    np.testing.assert_allclose(loaded.predict_proba(images[..., ::-1].copy()), told, atol=1e-4)
+    plain = ldp.load(run.path)
+    assert not np.allclose(plain.predict_proba(images[..., ::-1].copy()), plain.predict_proba(images), atol=0.1)
 
 
 def test_a_new_run_keeps_its_own_extractor_where_another_was_left(on_patches, run, cache, tmp_path):

@@ -399,6 +399,17 @@ def test_a_checkpoint_of_other_settings_is_refused(change, tmp_path):
         learner.fit(X, release, start=start, checkpoint=tmp_path / "c")
 
 
+def test_how_images_are_looked_at_when_predicting_is_no_part_of_training(tmp_path):
+    """So that it can be changed between a stop and a resume, and older checkpoints are as good as ever."""
+    images = np.random.default_rng(0).integers(0, 256, (20, 1, 4, 4), dtype=np.uint8)
+    release = ldp.LabelVault(np.arange(20) % 2, classes=2, budget="1").release(ldp.RandomizedResponse("1"))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    plain = TorchLearner(module, epochs=1).fit(images, release, checkpoint=tmp_path / "c")
+    shifted = TorchLearner(module, epochs=1, shift=1).fit(images, release, checkpoint=tmp_path / "c")
+    assert same(weights(plain), weights(shifted))
+    assert not np.allclose(plain.predict_proba(images), shifted.predict_proba(images))
+
+
 def test_augmentation_is_one_of_the_settings(tmp_path):
     images = np.zeros((20, 1, 4, 4), dtype=np.uint8)
     release = ldp.LabelVault(np.arange(20) % 2, classes=2, budget="1").release(ldp.RandomizedResponse("1"))

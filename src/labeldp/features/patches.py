@@ -104,7 +104,8 @@ class PatchFeatures:
         self.sample = checks.integer(sample=self.sample, at_least=self.centroids)
         self.seed = checks.integer(seed=self.seed, at_least=0)
         self.floor = float(self.floor)
-        self.mirror = bool(self.mirror)
+        if not isinstance(self.mirror, bool):
+            raise InvalidArgument(f"mirror must be True or False, got {self.mirror!r}.")
         if not 0 < self.floor <= LARGEST_FLOOR:
             raise InvalidArgument(f"floor must be > 0 and at most {LARGEST_FLOOR:g}, got {self.floor}.")
 

@@ -300,7 +300,7 @@ class TorchLearner:
                 optimizer.state[weights]["momentum_buffer"] = torch.zeros_like(weights)
 
     def _settings(self) -> dict[str, Any]:
-        skipped = {"module", "module_", "fabric", "augmentation"}
+        skipped = {"module", "module_", "fabric", "augmentation", "shift"}  # the last one predicts, and trains nothing
         settings = {name: value for name, value in vars(self).items() if name not in skipped}
         layers = {"module": repr(self.module), "augmentation": str(self.augmentation)}
         return settings | layers | {"processes": self.fabric.world_size}
