@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
+import numpy as np
 import pytest
 from made_up_records import run
 
@@ -86,9 +87,12 @@ def test_a_cell_is_plain_json():
     assert plain["mean"] == 97.5 and plain["runs"] == 2 and plain["values"] == [97.0, 98.0]
 
 
-def test_the_standard_error_of_test_rows_is_the_binomial_one_and_runs_do_not_shrink_it():
+def test_the_standard_error_of_test_rows_is_that_of_chance_and_runs_do_not_shrink_it():
     (one,) = pooled([run(90.0, test_rows=10_000)])
     (three,) = pooled([run(value, test_rows=10_000) for value in (89.0, 90.0, 91.0)])
     assert one.test_error == three.test_error == pytest.approx(0.3)
     (of_errors,) = pooled([run(0.9, metric="rmse", test_rows=10_000)])
-    assert of_errors.test_error is None
+    errors = np.random.default_rng(0).normal(scale=0.9, size=(400, 10_000))
+    assert of_errors.test_error == pytest.approx(np.sqrt((errors**2).mean(axis=1)).std(), rel=0.15)
+    (unknown,) = pooled([run(0.9, metric="rmse", test_rows=None)])
+    assert unknown.test_error is None

@@ -60,9 +60,11 @@ class Cell:
 
     @property
     def test_error(self) -> float | None:
-        """The standard error of an accuracy that the test rows alone leave, which all runs share."""
-        if self.metric != "accuracy" or not self.test_rows:
+        """The standard error that the test rows alone leave, which all runs share: of an RMSE, if errors are normal."""
+        if not self.test_rows:
             return None
+        if self.metric == "rmse":
+            return self.mean / math.sqrt(2 * self.test_rows)
         return math.sqrt(self.mean * (100 - self.mean) / self.test_rows)
 
     @property
