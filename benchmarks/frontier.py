@@ -286,8 +286,8 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
         students = STUDENTS if name in WITH_STUDENTS and not teachers_alone else {}
         if idea.counts:  # which have no likelihood row by row
             students = {each: how for each, how in students.items() if how.lesson == "posterior"}
-        helpers = {each for each, how in students.items() if replace(how, shift=0) == HELPER}
-        students = {each: how for each, how in students.items() if (each in helpers) == (idea.helper is not None)}
+        helps = idea.helper is not None
+        students = {each: how for each, how in students.items() if (replace(how, shift=0) == HELPER) == helps}
         wanted = [each for each in students if (name, each) not in done]
         if wanted or (name, None) not in done:
             yield from _taught(inputs, epsilon, draw, name, idea, wanted)
