@@ -320,9 +320,10 @@ def wall_time(records: list[Record], dataset: str) -> str:
     fits = statistics.median(record["seconds"] for record in rule)
     slowest = max(rule, key=lambda record: record["clustering_seconds"])
     longest = f"{slowest['clustering_seconds']:.0f} s to find {slowest['clusters']:,} clusters"
+    threads = json.loads(RESULTS.read_text())["threads"]
     return (
         f"{len(ours) // draws} cells, {draws} draws. With C = n ε / {RULE}: {fits:.0f} s to count and train (median), at most "
-        f"{longest}; {torch.get_num_threads()} threads of a shared machine."
+        f"{longest}; {threads} threads of a shared machine."
     )
 
 
