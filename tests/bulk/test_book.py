@@ -228,3 +228,11 @@ def test_of_two_first_orders_at_once_one_is_refused(folder):
     assert sorted(order.returncode for order in orders) == [0, 1], told
     assert sum("so that all they spend adds up" in words for words in told) == 1
     assert len(charges(folder)) + len(charges(folder, "other.ledger")) == 1
+
+
+def test_a_file_whose_ledger_others_have_spent_gets_its_book_before_it_is_charged(folder, ask):
+    write(folder / "t.csv", [("p7", *rest) for _, *rest in ROWS[:1]])
+    for data in ("s.csv", "t.csv"):
+        ask(data=data, id_column="id1", epsilon="3")  # all of the budget, of each one's own rows
+        assert book(folder, data)["labels"] == ["income"]
+    refused(folder, ask, "charged to .*own.ledger", data="t.csv", ledger="other.ledger", id_column="id1")

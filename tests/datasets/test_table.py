@@ -16,6 +16,7 @@ from published import everything_said
 
 import labeldp as ldp
 from labeldp import datasets
+from labeldp.bulk.book import Columns, open_book
 from labeldp.datasets.dataset import Dataset
 
 pd = pytest.importorskip("pandas")
@@ -353,14 +354,36 @@ def test_missing_cells_and_zeros_of_either_sign_are_equal_to_themselves(tmp_path
         table.load(file, label="income", classes=["low", "high"], public_test=test)
 
 
-@pytest.mark.parametrize("beside", ["test.csv.ledger", "test.csv.labels.json"])
-def test_a_file_whose_labels_were_charged_is_no_public_test(tmp_path, beside):
+@pytest.mark.parametrize("has", ["a ledger beside it", "a book"])
+def test_a_file_whose_labels_were_charged_is_no_public_test(tmp_path, has):
     test = many(tmp_path, range(1000, 1040), "test.csv")
     (tmp_path / "link.csv").symlink_to(test)
-    (tmp_path / beside).touch()
+    ledger = tmp_path / ("test.csv.ledger" if has == "a ledger beside it" else "other.ledger")
+    ldp.create_ledger(ledger, budget="1")
+    if has == "a book":
+        with open_book(test) as book:
+            book.note(Columns(label="income", features=["size", "kind"], id_column=None), ledger, None)
     for path in (test, tmp_path / "link.csv"):
-        with pytest.raises(ldp.InvalidArgument, match=rf"{beside} lies beside it\), so they are not public"):
+        with pytest.raises(ldp.InvalidArgument, match=rf"{ledger.name}\), so they are not public"):
             with_test(tmp_path, path, ids="row")
+
+
+def test_labels_of_a_public_test_are_public_for_good(tmp_path):
+    test = many(tmp_path, range(1000, 1040), "test.csv")
+    for _ in range(2):  # and may be a test again
+        assert len(with_test(tmp_path, test, ids="row").test_labels) == 40
+    with open_book(test) as book, pytest.raises(ldp.InvalidArgument, match=r"'income' of .* cannot be a label"):
+        book.check(Columns(label="income", features=["size", "kind"], id_column=None))
+
+
+def test_a_public_test_in_a_folder_that_cannot_be_written_to_is_read_all_the_same(tmp_path, monkeypatch):
+    test = many(tmp_path, range(1000, 1040), "test.csv")
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr("labeldp.bulk.book.renamed_when_whole", refuse)
+    assert len(with_test(tmp_path, test, ids="row").test_labels) == 40
 
 
 def test_ids_of_a_public_test_must_be_ids(tmp_path):

@@ -18,6 +18,7 @@ import pytest
 
 import labeldp as ldp
 from labeldp.budget import Entry, Guarantee, Ledger, create_ledger
+from labeldp.budget import ledger as ledger_module
 from labeldp.errors import LabelDPError, LedgerError
 from labeldp.mechanisms.channel import Response
 from labeldp.mechanisms.dealing import Dealing
@@ -453,3 +454,66 @@ def test_a_named_release_comes_back_as_it_was(answered):
     assert answer_of(again) == answer_of(release)
     assert again.classes == release.classes
     assert again.likelihood().tolist() == release.likelihood().tolist()
+
+
+# ---------------------------------------------------------------- a lock that does not hold
+
+
+@pytest.mark.parametrize("left_by", ["nobody", "a killed process"])
+def test_without_the_lock_two_draws_for_one_charge_are_still_one_answer(memory_folder, outside, fork, left_by):
+    path = memory_folder / "ads.ledger"
+    create_ledger(path, budget="0.1")
+    open_vault(path)
+
+    def killed():
+        vault = open_vault(path)
+        Step(Ledger, "charge", "after").arm()
+        randomized_response(vault, None)
+
+    if left_by == "a killed process":
+        assert fork(killed).end()[1] == -signal.SIGKILL
+    drawn, go_on = memory_folder / "drawn", memory_folder / "go on"
+
+    def slow():
+        vault, write = open_vault(path), Spool.write
+
+        def write_late(*args):
+            drawn.touch()
+            while not go_on.exists():
+                time.sleep(0.001)
+            return write(*args)
+
+        Spool.write = write_late
+        outside.see(randomized_response(vault, None))
+
+    child = fork(slow)
+    while not drawn.exists():
+        time.sleep(0.001)
+    path.with_name(f"{path.name}-lock").unlink()
+    outside.see(randomized_response(open_vault(path), None))
+    go_on.touch()
+    said, status = child.end()
+    assert status == 1 and "The draw failed inside the vault (LedgerError)" in said
+    check_what_is_outside(Ledger(path), outside)
+    assert len(outside.seen()) == len(charges(Ledger(path))) == 1
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "BEGIN IMMEDIATE", "COMMIT"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vault_in_memory_goes_on_after_an_interrupt_of_any_transaction(monkeypatch, statement, when):
+    vault = ldp.LabelVault(LABELS, classes=4, budget="1")
+    patiently = ledger_module.patiently
+
+    def interrupted(db, asked, path):
+        if asked == statement and when == "before":
+            raise KeyboardInterrupt
+        cursor = patiently(db, asked, path)
+        if asked == statement:
+            raise KeyboardInterrupt
+        return cursor
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "patiently", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            randomized_response(vault, None)
+    assert len(randomized_response(vault, None)) == 30

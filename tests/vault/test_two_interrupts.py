@@ -13,12 +13,12 @@ from labeldp.errors import LabelDPError, VaultClosed
 from labeldp.mechanisms import NormalResponse
 from labeldp.mechanisms.channel import Response
 from labeldp.mechanisms.histogram import Histogram
-from labeldp.vault import answering
+from labeldp.vault import frames
 
 LABELS = np.arange(40) % 3
 RESPONSE = NormalResponse(epsilon="1", delta="1e-6", dimension=1, squared_sensitivity=100)
 TABLE = np.tile([[0], [5], [10]], (40, 1, 1))
-HANDLERS = (answering.__file__, traceback.__file__)
+HANDLERS = (frames.__file__, traceback.__file__)
 SECRETS = ("true_labels", "noise", "labels", "answers", "taken")
 
 

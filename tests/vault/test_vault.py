@@ -336,3 +336,54 @@ def test_a_vault_recognises_what_its_ledger_handed_over_and_nothing_else(tmp_pat
     twin = other.release(ldp.RandomizedResponse("1"))
     assert not other.recognises(release) and not vault.recognises(twin)
     assert not vault.recognises(ldp.LabelVault.unprotected([0, 1, 1, 0], classes=2))
+
+
+@pytest.mark.parametrize("owners", [[1.0, float("nan")], ["a", None], [1, True], [["a"], ["b"]]])
+def test_a_person_must_have_a_name(owners):
+    with pytest.raises(ldp.InvalidArgument, match="owners must be"):
+        ldp.LabelVault([0, 1], classes=2, budget="1", owners=owners)
+
+
+def test_a_number_and_its_text_are_one_person():
+    vault = ldp.LabelVault([0, 1, 1], classes=2, budget="1", owners=np.array([7, "7", "8"], dtype=object))
+    assert vault.certificate()["people"]["largest number of labels of one person"] == 2
+
+
+def test_figures_of_people_say_which_rows_they_leave_out(tmp_path):
+    ldp.create_ledger(tmp_path / "ledger", budget="1")
+    how = {"classes": 2, "ledger": tmp_path / "ledger"}
+    first = ldp.LabelVault([0, 1, 1], ids=["a", "b", "c"], owners=["bob"] * 3, **how)
+    second = ldp.LabelVault([0, 1], ids=["d", "e"], owners=["bob", "eve"], **how)
+    for vault, others in ((first, 2), (second, 3)):
+        assert vault.certificate()["people"]["rows of this ledger that are not counted here"] == others
+    alone = ldp.LabelVault([0, 1], classes=2, budget="1", owners=["bob", "eve"]).certificate()["people"]
+    assert "rows of this ledger that are not counted here" not in alone
+
+
+def test_counts_and_sums_from_the_spool_are_of_the_asking_vaults_rows(tmp_path):
+    ldp.create_ledger(tmp_path / "ledger", budget="2")
+    how = {"classes": 2, "ledger": tmp_path / "ledger", "trust": "curator"}
+    ids = [f"p{number}" for number in range(6)]
+    whole = ldp.LabelVault([0, 1, 1, 0, 1, 0], ids=ids, **how)
+    half = ldp.LabelVault([0, 1, 0], ids=ids[3:], **how)
+    groups = [0, 1, 1]
+
+    def asked(vault, rows):
+        counts = vault.histogram(groups, "1", rows=rows, name="counts")
+        return [counts, vault.sums(groups, low=0, high=1, epsilon="1", rows=rows, name="sums")]
+
+    for drawn, again in zip(asked(whole, [3, 4, 5]), asked(half, None), strict=True):
+        assert drawn.receipt == again.receipt
+        assert (drawn.rows.tolist(), again.rows.tolist()) == ([3, 4, 5], [0, 1, 2])
+        assert whole.recognises(drawn) and half.recognises(again)
+
+
+@pytest.mark.parametrize("mechanism", [RR("1"), ldp.GroupedResponse("1"), ldp.UnbiasedResponse("1", 0, 3)])
+def test_a_file_whose_noise_is_not_that_of_its_receipt_is_refused(tmp_path, mechanism):
+    vault_of().release(mechanism).save(tmp_path / "release")
+    assert len(ldp.Release.load(tmp_path / "release")) == 100
+    facts = json.loads((tmp_path / "release.json").read_text())
+    facts["channel"]["keep"] += 1
+    (tmp_path / "release.json").write_text(json.dumps(facts))
+    with pytest.raises(ldp.InvalidArgument, match="noise is not that of its receipt's epsilon"):
+        ldp.Release.load(tmp_path / "release")

@@ -40,12 +40,14 @@ class People:
     def summary(self, ledger: Ledger) -> dict[str, Any]:
         """Return what one person may lose, over the rows of this dataset."""
         labels = np.bincount(self.person_of_row)
+        elsewhere = (ledger.n_rows() or 0) - len(self.ledger_rows)
         epsilons, deltas = ledger.spending_by_row(self.ledger_rows)
         return {
             "people": len(labels),
             "largest number of labels of one person": int(labels.max()),
             "largest epsilon of one person": decimal_text(self._largest_sum(epsilons), 12),
             **({"largest delta of one person": decimal_text(self._largest_sum(deltas), 18)} if deltas.any() else {}),
+            **({"rows of this ledger that are not counted here": elsewhere} if elsewhere > 0 else {}),
         }
 
     def _largest_sum(self, units: NDArray[np.int64]) -> int:

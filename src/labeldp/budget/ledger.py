@@ -266,8 +266,10 @@ class Ledger:
             number = self._history.names.get(name)
             return None if number is None else _entry(db, number)
 
-    def charge(self, request: dict[str, Any], extra: dict[str, Any], runs: Runs, cost: Guarantee) -> Entry:
-        """Charge rows for a request, durably, or raise BudgetExhausted and change nothing."""
+    def charge(
+        self, request: dict[str, Any], extra: dict[str, Any], runs: Runs, cost: Guarantee, *, attempt: str | None = None
+    ) -> Entry:
+        """Charge rows for a request, durably, or raise BudgetExhausted and change nothing; see `draw_again` for `attempt`."""
         body = {"kind": "charge", "request": request, **extra, "cost": _readable(cost), "time": _now()}
         with self._write() as db:
             budget = self._history.budget
@@ -275,18 +277,34 @@ class Ledger:
             past = epsilon + cost.epsilon_units > budget.epsilon_units or delta + cost.delta_units > budget.delta_units
             if len(runs) and past:
                 left = Guarantee(max(0, budget.epsilon_units - epsilon), max(0, budget.delta_units - delta))
-                raise BudgetExhausted(
-                    f"This query needs {cost}, but {left} of {budget} is left for these rows. Use rows not yet queried, "
-                    "ask for less, or ask the label owner to raise this ledger's limit."
-                )
+                raise refusal(cost, left, budget)
             entry = self._append(db, body, runs)
-            db.execute("INSERT INTO progress (number, state) VALUES (?, 'charged')", (entry.number,))
+            db.execute("INSERT INTO progress VALUES (?, 'charged', ?)", (entry.number, attempt))
             return entry
 
-    def mark_spooled(self, entry: Entry, digest: str) -> None:
-        """Note that the release of an entry lies in the spool, whole."""
+    def draw_again(self, entry: Entry, attempt: str) -> None:
+        """Note the attempt that draws for an entry that was left charged: no earlier one can spool its draw from now on."""
         with self._write() as db:
-            db.execute("UPDATE progress SET state = 'spooled', spooled = ? WHERE number = ?", (digest, entry.number))
+            self._advance(db, entry, "spooled = ?", (attempt,), was="state = 'charged'")
+
+    def mark_spooled(self, entry: Entry, digest: str, attempt: str | None = None) -> None:
+        """Note that the release of an entry lies in the spool, whole; of an attempt only if it is the latest one."""
+        with self._write() as db:
+            was = "state = 'charged' AND spooled = ?" if attempt else "state = 'charged'"
+            was_of = (attempt,) if attempt else ()
+            self._advance(db, entry, "state = 'spooled', spooled = ?", (digest,), was=was, was_of=was_of)
+
+    @staticmethod
+    def _advance(
+        db: sqlite3.Connection, entry: Entry, to: str, to_of: tuple[str, ...], *, was: str, was_of: tuple[str, ...] = ()
+    ) -> None:
+        """Take a step only from where this query thinks it is, so that two never go on with one entry, if the lock fails."""
+        done = db.execute(f"UPDATE progress SET {to} WHERE number = ? AND {was}", (*to_of, entry.number, *was_of))
+        if done.rowcount != 1:
+            raise LedgerError(
+                f"Another process went on with entry {entry.number} while it was drawn for here, so this draw is lost: the "
+                "ledger's lock did not hold. Do not delete LEDGER-lock; mount the ledger's folder rather than the file."
+            )
 
     def mark_handed_over(self, entry: Entry) -> None:
         """Note that the release of an entry left the vault: the same request is from now on a new query."""
@@ -299,7 +317,7 @@ class Ledger:
             row = db.execute("SELECT state, spooled FROM progress WHERE number = ?", (entry.number,)).fetchone()
         if row is None:
             raise LedgerError(f"Entry {entry.number} of this ledger is not a query.")
-        return row[0], row[1]
+        return row[0], None if row[0] == "charged" else row[1]
 
     # ---- tamper evidence ---------------------------------------------------------------------------------------------
 
@@ -367,16 +385,16 @@ class Ledger:
                 raise LedgerError(f"The ledger {self.path} cannot be used: {error}.") from None
 
     def _committed(self, db: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
-        patiently(db, begin, self.path)
         try:
+            patiently(db, begin, self.path)
             patiently(db, "SELECT number FROM entries LIMIT 1", self.path)  # a plain BEGIN waits for nobody yet
             self._history.read_on(db)
             yield db
+            patiently(db, "COMMIT", self.path)
         except BaseException:
             if db.in_transaction:  # SQLite may have rolled back already, on a full disk for example
                 db.execute("ROLLBACK")
             raise
-        patiently(db, "COMMIT", self.path)
 
     def _append(self, db: sqlite3.Connection, body: dict[str, Any], runs: Runs | None = None) -> Entry:
         runs = Runs.of_rows(np.empty(0, np.int64)) if runs is None else runs
@@ -425,6 +443,14 @@ def create_ledger(path: str | os.PathLike[str], *, budget: Any, delta: Any = 0, 
         fresh.unlink(missing_ok=True)
     sync_folder(path.parent)
     return Ledger(path)
+
+
+def refusal(cost: Guarantee, left: Guarantee, budget: Guarantee) -> BudgetExhausted:
+    """Return the error of a query that costs more than is left."""
+    return BudgetExhausted(
+        f"This query needs {cost}, but {left} of {budget} is left for these rows. Use rows not yet queried, ask for less, or "
+        "ask the label owner to raise this ledger's limit."
+    )
 
 
 def spool_folder(path: Path) -> Path:

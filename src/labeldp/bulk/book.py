@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -43,7 +43,7 @@ class Book:
     Attributes
     ----------
     data : the file.
-    ledger, ledger_id : where the ledger was last seen that its labels are charged to, and its id; None in an empty book.
+    ledger, ledger_id : where the ledger was last seen that its labels are charged to, and its id; None if none were charged.
     id_column : the column by which the ledger knows rows; None if by position.
     labels, features : the columns that were ever charged as labels, and those that were ever used or written out as they are.
     rows : spans of the ledger's rows that are this file's, if it has ids: a ledger may have rows of other files.
@@ -73,8 +73,8 @@ class Book:
         if columns.label in self.features:
             raise InvalidArgument(
                 f"the column {columns.label!r} of {self.data} cannot be a label: an earlier run or privatize took it as it is, "
-                "so its values are public already, and no epsilon protects them. A column that shall be a label later is left "
-                f"out from the first run on: --drop {columns.label}"
+                "as a feature or a public test, so its values are public already, and no epsilon protects them. A column that "
+                f"shall be a label later is left out from the first run on: --drop {columns.label}"
             )
         secret = [name for name in columns.features if name in self.labels]
         if secret:
@@ -134,10 +134,23 @@ class Book:
             rows=self.rows if ids is None else _spans(self.rows, charged.bind(n_rows=len(ids), ids=ids)),
         )
         if noted != self:
-            path = book_beside(self.data)
-            with renamed_when_whole(path) as file:
-                file.write((json.dumps(noted._values(), indent=1) + "\n").encode())
-            sync_folder(path.parent)
+            noted._write()
+
+    def note_public(self, column: str) -> None:
+        """Write down that a column was read as it is, as the labels of a public test are: it is no label any more.
+
+        In a folder that cannot be written to there is no book, and so no later charge either.
+        """
+        noted = replace(self, features=_with(self.features, [column]))
+        if noted != self:
+            with suppress(OSError):
+                noted._write()
+
+    def _write(self) -> None:
+        path = book_beside(self.data)
+        with renamed_when_whole(path) as file:
+            file.write((json.dumps(self._values(), indent=1) + "\n").encode())
+        sync_folder(path.parent)
 
     def _is_ours(self, ledger: Path) -> bool:
         return ledger.exists() and Ledger(ledger).id == self.ledger_id
@@ -151,7 +164,7 @@ class Book:
     def _values(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
-            "ledger": str(self.ledger),
+            "ledger": None if self.ledger is None else str(self.ledger),
             "ledger id": self.ledger_id,
             "id": self.id_column,
             "labels": self.labels,
@@ -185,8 +198,8 @@ def _read(data: Path) -> Book:
             raise ValueError
         return Book(
             data=data,
-            ledger=Path(values["ledger"]),
-            ledger_id=str(values["ledger id"]),
+            ledger=None if values["ledger"] is None else Path(values["ledger"]),
+            ledger_id=None if values["ledger id"] is None else str(values["ledger id"]),
             id_column=values["id"],
             labels=tuple(values["labels"]),
             features=tuple(values["features"]),

@@ -13,6 +13,7 @@ from labeldp.bulk.arrow import pa, unquoted
 from labeldp.bulk.declared import MISSING, STRANGER, DeclaredClasses
 from labeldp.bulk.tables import Table
 from labeldp.errors import InvalidArgument, InvalidLabels
+from labeldp.vault.frames import guarded
 
 Numbers = NDArray[np.signedinteger[Any]]
 
@@ -36,7 +37,10 @@ def read_labels(
 ) -> LabelColumn:
     """Read the label column and check all of it, so that a failure points at no row and no label."""
     needed = [label] if id_column is None else [label, id_column]
-    column, problem = _try_to_read(table, needed, classes, missing, advance)
+    column, problem = guarded(
+        lambda: _try_to_read(table, needed, classes, missing, advance),
+        f"The labels of {table.path} could not be read ({{}}). Nothing was charged.",
+    )
     if column is None:
         raise problem
     return column

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeldp.budget import Guarantee, Ledger
+from labeldp.budget.ledger import refusal
 from labeldp.bulk.arrow import pa
 from labeldp.bulk.declared import MISSING
 from labeldp.bulk.labels import LabelColumn
@@ -38,7 +39,7 @@ class Noise:
 def draw(order: Order, column: LabelColumn, *, source: str, before: Callable[[], None]) -> Noise:
     """Seal the labels and release them once, by randomized response; the same order again is the same release.
 
-    `before` is called before they are charged, unless the budget will refuse that.
+    `before` is called before they are charged, and not if the budget is spent.
     """
     with LabelVault(
         NumberedLabels(column.numbers),
@@ -47,8 +48,11 @@ def draw(order: Order, column: LabelColumn, *, source: str, before: Callable[[],
         ledger=order.ledger,
         missing=order.missing,
     ) as vault:
-        if vault.remaining() >= Guarantee(order.epsilon.units) or Ledger(order.ledger).named(order.name()) is not None:
-            before()
+        ledger, cost = Ledger(order.ledger), Guarantee(order.epsilon.units)
+        left = vault.remaining(vault.labelled)  # of this file's rows: others may have spent all of theirs
+        if not left >= cost and ledger.named(order.name()) is None:
+            raise refusal(cost, left, ledger.budget())
+        before()
         release = vault.release(RandomizedResponse(order.epsilon), name=order.name(), source=source)
         left = vault.remaining(release.rows)
     numbers = np.full(len(column.numbers), MISSING, dtype=np.int32)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labeldp import checks
 from labeldp.bulk.arrow import pa
-from labeldp.bulk.book import book_beside, ledger_beside
+from labeldp.bulk.book import Book, ledger_beside, open_book
 from labeldp.bulk.declared import MISSING, DeclaredClasses
 from labeldp.bulk.labels import LabelColumn, read_labels
 from labeldp.bulk.tables import Table, open_table
@@ -93,8 +93,11 @@ def load(
     X_test, test_labels = X.iloc[:0], np.empty(0, dtype=np.int64)
     if public_test is not None:
         test = open_table(Path(public_test))
-        X_test = _test_rows(test, inputs, X=X, id_column=id_column, ids=ids)
-        test_labels = _public_labels(test, label, declared)
+        with open_book(test.path) as book:
+            _check_public(book)
+            X_test = _test_rows(test, inputs, X=X, id_column=id_column, ids=ids)
+            test_labels = _public_labels(test, label, declared)
+            book.note_public(label)
     return Dataset(
         table.path.name,
         X=X,
@@ -175,17 +178,21 @@ def _frame(arrow: Any, inputs: dict[str, Any], table: Table) -> DataFrame:
     )
 
 
+def _check_public(book: Book) -> None:
+    """Raise if labels of a file were ever charged: then they are not public."""
+    beside = ledger_beside(book.data)
+    if book.labels or beside.exists():
+        raise InvalidArgument(
+            f"the labels of {book.data} are charged to a ledger ({book.ledger or beside}), so they are not public: give "
+            "another file as the public test."
+        )
+
+
 def _test_rows(
     table: Table, inputs: dict[str, Any], *, X: DataFrame, id_column: str | None, ids: list[str] | None
 ) -> DataFrame:
     """Return the features of a public test file, if they are not those of training rows, whose labels are secret."""
     path = table.path
-    for beside in (book_beside(path), ledger_beside(path)):
-        if beside.exists():
-            raise InvalidArgument(
-                f"the labels of {path} are charged to a ledger ({beside} lies beside it), so they are not public: give another "
-                "file as the public test."
-            )
     X_test = read_features(path, inputs)
     if ids is not None and id_column in table.names:
         if not _test_ids(table, id_column).isdisjoint(ids):

@@ -5,19 +5,19 @@ The caller holds the ledger's exclusive lock, so an entry that is charged but no
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from traceback import clear_frames
 from typing import Any, Generic, TypeVar
 
 from labeldp.budget import Entry, Guarantee, Ledger, Runs
-from labeldp.errors import InvalidArgument, LabelDPError, VaultClosed
+from labeldp.errors import InvalidArgument
 from labeldp.vault.files import Stored
+from labeldp.vault.frames import DRAW_FAILED, guarded
 from labeldp.vault.receipt import Receipt
 from labeldp.vault.spool import Spool
 
 T = TypeVar("T", bound=Stored)
-Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,12 @@ def answer(ledger: Ledger, spool: Spool, question: Question[T]) -> T:
         prepared = question.prepare(question.notes["dealing"] if entry is None else entry.body["dealing"])
         if entry is not None and prepared.runs.digest() != entry.runs.digest():
             entry, prepared = None, question.prepare(question.notes["dealing"])  # not what the earlier charge covers
+        attempt = uuid.uuid4().hex
         if entry is None:
-            entry = ledger.charge(question.request, question.notes, prepared.runs, question.cost)
-        release = _draw_and_spool(ledger, spool, entry, prepared)
+            entry = ledger.charge(question.request, question.notes, prepared.runs, question.cost, attempt=attempt)
+        else:
+            ledger.draw_again(entry, attempt)
+        release = _draw_and_spool(ledger, spool, entry, prepared, attempt)
     ledger.mark_handed_over(entry)
     spool.settle(entry)
     return release
@@ -77,46 +80,14 @@ def _earlier(ledger: Ledger, request: dict[str, Any]) -> tuple[Entry | None, str
     return (None, None, None) if entry is None else (entry, *ledger.progress(entry))
 
 
-def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:
+def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T], attempt: str) -> T:
+    def drawn_and_spooled() -> T:
+        release = prepared.draw(Receipt.of_entry(entry, ledger.id))
+        ledger.mark_spooled(entry, spool.write(entry, release), attempt)
+        return release
+
     return guarded(
-        lambda: _drawn_and_spooled(ledger, spool, entry, prepared),
-        f"after it was charged (ledger entry {entry.number}). Nothing was handed over: ask the same again, and it is completed "
-        "under the same charge.",
+        drawn_and_spooled,
+        f"{DRAW_FAILED} after it was charged (ledger entry {entry.number}). Nothing was handed over: ask the same again, and "
+        "it is completed under the same charge.",
     )
-
-
-def guarded(draw: Callable[[], Drawn], what_now: str) -> Drawn:
-    """Draw; if that fails, say no more than how, with no frame that holds a label, noise or a lost draw.
-
-    A Ctrl-C may come while a failure is handled, and then carries it as its context. So whatever failed comes here with frames
-    that were emptied, and loses even those first.
-    """
-    failure: type[BaseException]
-    try:
-        return _emptied(draw)
-    except BaseException as error:
-        error.__traceback__ = error.__context__ = error.__cause__ = None
-        failure, said = type(error), str(error) if isinstance(error, VaultClosed) else ""
-    if issubclass(failure, VaultClosed):
-        raise VaultClosed(said)
-    if not issubclass(failure, Exception):
-        raise failure  # Ctrl-C and its like, without the frames they interrupted
-    raise LabelDPError(f"The draw failed inside the vault ({failure.__name__}) {what_now}")
-
-
-def _emptied(draw: Callable[[], Drawn]) -> Drawn:
-    """Draw; if that fails, empty every frame that the failure went through. Another failure meanwhile is `guarded`'s."""
-    try:
-        return draw()
-    except BaseException as error:
-        link: BaseException | None = error
-        while link is not None:
-            clear_frames(link.__traceback__)
-            link = link.__context__
-        raise
-
-
-def _drawn_and_spooled(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:
-    release = prepared.draw(Receipt.of_entry(entry, ledger.id))
-    ledger.mark_spooled(entry, spool.write(entry, release))
-    return release

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from labeldp import checks
 from labeldp.errors import InvalidArgument, InvalidLabels, LabelDPError, VaultClosed
 from labeldp.mechanisms.groups import unsigned
+from labeldp.vault.frames import guarded
 
 UNKNOWN = -1
 
@@ -146,7 +147,7 @@ class Unsealed:
 
 def seal(unsealed: Unsealed, classes: Classes, *, missing: str | None) -> SealedLabels:
     """Check a whole column of labels and seal it, or raise InvalidLabels without a word about any label."""
-    sealed, problem = _try_to_seal(unsealed.labels, classes, missing)
+    sealed, problem = guarded(lambda: _try_to_seal(unsealed.labels, classes, missing), "Labels were not sealed ({}).")
     if sealed is None:
         raise InvalidLabels(problem)
     return sealed
@@ -260,25 +261,23 @@ def _encoder(classes: Classes) -> Any:
 
 def ids_as_text(ids: Any, n_rows: int) -> list[str]:
     """Return public row ids as unique text, from text or integers."""
-    array = np.asarray(ids, dtype=object) if not isinstance(ids, np.ndarray) else ids
-    items = array.tolist() if array.ndim == 1 else None
-    if items is None or len(items) != n_rows:
-        raise InvalidArgument(f"ids must be a column with one id per row ({n_rows}).")
-    if not set(map(type, items)) <= {str, int}:
-        raise InvalidArgument("ids must be text or integers, and none may be missing.")
-    text = list(map(str, items))
+    text = _names("ids", ids, n_rows)
     if len(set(text)) != n_rows:
         raise InvalidArgument("ids must be unique: each label is accounted for under its own id.")
     return text
 
 
 def people_numbers(owners: Sequence[Any], n_rows: int) -> NDArray[np.int64]:
-    """Return person numbers from public person ids."""
-    array = np.asarray(owners, dtype=object) if not isinstance(owners, np.ndarray) else owners
-    if array.ndim != 1 or len(array) != n_rows:
-        raise InvalidArgument(f"owners must be a column with one person id per row ({n_rows}).")
-    numbers: dict[Any, int] = {}
-    try:
-        return np.array([numbers.setdefault(owner, len(numbers)) for owner in array.tolist()], dtype=np.int64)
-    except TypeError:
-        raise InvalidArgument("owners must be text or integers.") from None
+    """Return person numbers from public person ids, text or integers. A missing one would hide that people are the same."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(owner, len(numbers)) for owner in _names("owners", owners, n_rows)], np.int64)
+
+
+def _names(what: str, given: Any, n_rows: int) -> list[str]:
+    array = np.asarray(given, dtype=object) if not isinstance(given, np.ndarray) else given
+    items = array.tolist() if array.ndim == 1 else None
+    if items is None or len(items) != n_rows:
+        raise InvalidArgument(f"{what} must be a column with one for each row ({n_rows}).")
+    if not set(map(type, items)) <= {str, int}:
+        raise InvalidArgument(f"{what} must be text or integers, and none may be missing.")
+    return list(map(str, items))

@@ -21,13 +21,13 @@ from labeldp.budget.certificate import PASS
 from labeldp.errors import InvalidArgument, LabelDPError, VaultClosed
 from labeldp.mechanisms.normal import Integers, NormalResponse
 from labeldp.randomness import Bits
-from labeldp.vault.answering import guarded
+from labeldp.vault.frames import DRAW_FAILED, guarded
 from labeldp.vault.receipt import Receipt
 
 Rows = NDArray[np.int64]
 
 QUERY = PASS
-WHAT_NOW = "in a pass. Nothing was handed over; these rows count as answered."
+FAILED = f"{DRAW_FAILED} in a pass. Nothing was handed over; these rows count as answered."
 ANSWERS = "each row at most once"
 TABLES = "public inputs and this pass's own earlier answers"
 
@@ -123,7 +123,7 @@ class NormalPass:
             if self._over:
                 raise LabelDPError("This pass is over. Another pass over the same rows is charged anew.")
             self._check(asked)
-            return guarded(lambda: self._drawn(asked, vectors), WHAT_NOW)
+            return guarded(lambda: self._drawn(asked, vectors), FAILED)
 
     def _check(self, asked: Rows) -> None:
         if not self._in_pass[asked].all():

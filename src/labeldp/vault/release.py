@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labeldp.budget import Epsilon, Odds
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms.channel import ReleasedChannel, Response, Table, Truth, channel_from
 from labeldp.mechanisms.groups import NO_GROUP, Candidates, DealtGroups, Groups, OwnGroups
@@ -184,6 +185,8 @@ class Release(Stored):
         receipt = Receipt.from_json(facts["receipt"])
         if isinstance(channel, Truth) and receipt.private:
             raise InvalidArgument("the file holds true labels but a receipt that calls them private.")
+        if not isinstance(channel, Truth) and channel.odds != Odds.within(Epsilon.of(receipt.epsilon)):
+            raise InvalidArgument("the file's noise is not that of its receipt's epsilon: one of them was altered.")
         return cls(reports, rows, classes.names, channel, outputs, receipt)
 
     def __repr__(self) -> str:

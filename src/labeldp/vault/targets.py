@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from labeldp.errors import InvalidArgument, InvalidLabels
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 from labeldp.randomness import Bits, below, known_bits
+from labeldp.vault.frames import guarded
 from labeldp.vault.labels import NumberedLabels, Unsealed
 
 PARTS = 2**53
@@ -75,7 +76,8 @@ def on_grid(
     3
     """
     targets = Unsealed(targets)
-    rounded, problem = _try_to_round(targets, grid(low, high, step), clip, known_bits(bits))
+    points, source = grid(low, high, step), known_bits(bits)
+    rounded, problem = guarded(lambda: _try_to_round(targets, points, clip, source), "Targets were not rounded ({}).")
     if rounded is None:
         raise InvalidLabels(problem)
     return rounded

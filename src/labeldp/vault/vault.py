@@ -258,7 +258,9 @@ class LabelVault:
             return HistogramRelease(counts, totals, group_of_row, asked.copy(), self._classes.names, receipt)
 
         public = np.append(group_of_row, len(totals))
-        return self._aggregate(mechanism, asked, public, source, name, draw, HistogramRelease)
+        return replace(
+            self._aggregate(mechanism, asked, public, source, name, draw, HistogramRelease), rows=asked.copy()
+        )
 
     def sums(
         self,
@@ -285,7 +287,7 @@ class LabelVault:
             return SumRelease(sums, totals, group_of_row, asked.copy(), int(low), int(high), receipt)
 
         public = np.append(group_of_row, len(totals))
-        return self._aggregate(mechanism, asked, public, source, name, draw, SumRelease)
+        return replace(self._aggregate(mechanism, asked, public, source, name, draw, SumRelease), rows=asked.copy())
 
     def agreement(
         self, predictions: Any, epsilon: Any, *, rows: Any = None, source: Source = None, name: str | None = None
@@ -433,7 +435,7 @@ class LabelVault:
         )
 
     def recognises(self, release: Stored) -> bool:
-        """Return whether a release, which may come from a file, is one that this vault's ledger has charged and handed over."""
+        """Return whether this vault's ledger handed over a release with this receipt and these rows; reports are a file's word."""
         try:
             self._ledger.verify(release.receipt.to_json())
             known = Receipt.of_entry(self._ledger.entries()[release.receipt.ledger["entry"] - 1], self._ledger.id)
