@@ -255,12 +255,10 @@ class LabelVault:
             counts = mechanism.answer(
                 self._open(asked), group_of_row, n_groups=len(totals), n_classes=n_classes, bits=self._bits
             )
-            return HistogramRelease(counts, totals, group_of_row, asked.copy(), self._classes.names, receipt)
+            return HistogramRelease(counts, totals, group_of_row, asked, self._classes.names, receipt)
 
         public = np.append(group_of_row, len(totals))
-        return replace(
-            self._aggregate(mechanism, asked, public, source, name, draw, HistogramRelease), rows=asked.copy()
-        )
+        return self._aggregate(mechanism, asked, public, source, name, draw, HistogramRelease)
 
     def sums(
         self,
@@ -284,10 +282,10 @@ class LabelVault:
         def draw(receipt: Receipt) -> SumRelease:
             values = self._classes.decode(self._open(asked)).astype(np.int64)
             sums = mechanism.answer(values, group_of_row, n_groups=len(totals), bits=self._bits)
-            return SumRelease(sums, totals, group_of_row, asked.copy(), int(low), int(high), receipt)
+            return SumRelease(sums, totals, group_of_row, asked, int(low), int(high), receipt)
 
         public = np.append(group_of_row, len(totals))
-        return replace(self._aggregate(mechanism, asked, public, source, name, draw, SumRelease), rows=asked.copy())
+        return self._aggregate(mechanism, asked, public, source, name, draw, SumRelease)
 
     def agreement(
         self, predictions: Any, epsilon: Any, *, rows: Any = None, source: Source = None, name: str | None = None
@@ -345,14 +343,10 @@ class LabelVault:
         epsilon = Epsilon.of(mechanism.epsilon)
         parameters = mechanism.parameters() | {"name": type(mechanism).__name__, "epsilon": str(epsilon)}
         request = self._request(mechanism.name, parameters, asked, name, groups=_digest(public))
-        extra = {
-            "trust": "curator",
-            "dealing": 0,
-            "source": self._source(source, True),
-            "realised_epsilon": float(epsilon),
-        }
-        prepared = Prepared(self._runs(asked), draw)
-        return self._answer(request, extra, Guarantee(epsilon.units), lambda _: prepared, kind)
+        notes = {"dealing": 0, "source": self._source(source, True), "realised_epsilon": float(epsilon)}
+        cost, prepared = Guarantee(epsilon.units), Prepared(self._runs(asked), draw)
+        release: Any = self._answer(request, {"trust": "curator", **notes}, cost, lambda _: prepared, kind)
+        return replace(release, rows=asked.copy()) if hasattr(release, "rows") else release  # this vault's numbers
 
     # ---- charge durably, draw, spool, hand over ----------------------------------------------------------------------
 
@@ -435,7 +429,7 @@ class LabelVault:
         )
 
     def recognises(self, release: Stored) -> bool:
-        """Return whether this vault's ledger handed over a release with this receipt and these rows; reports are a file's word."""
+        """Tell whether this vault's ledger handed over a release with this receipt and these rows; reports are not compared."""
         try:
             self._ledger.verify(release.receipt.to_json())
             known = Receipt.of_entry(self._ledger.entries()[release.receipt.ledger["entry"] - 1], self._ledger.id)
