@@ -105,3 +105,16 @@ def test_the_standard_error_of_the_plan_is_that_of_the_release():
     release = ldp.LabelVault(np.zeros(20_000, dtype=int), classes=10, budget="1").release(ldp.RandomizedResponse("1"))
     rare = release.class_frequencies().standard_errors[1:].mean()
     assert plan["standard_error_of_a_share"] == pytest.approx(rare, rel=0.05)
+
+
+@pytest.mark.parametrize("prior", ["1,0", "0,1"])
+def test_a_plan_for_labels_that_are_known_has_nothing_to_tell(command, prior):
+    code, out, _ = command("plan", "--classes", "2", "--rows", "100", "--epsilon", "1", "--prior", prior, "--json")
+    assert code == 0
+    assert {(each["bits_per_label"], each["share_of_limit"]) for each in json.loads(out)["mechanisms"]} == {(0.0, None)}
+
+
+def test_a_plan_at_an_epsilon_of_nearly_nothing_shows_no_rounding(command):
+    code, out, _ = command("plan", "--classes", "2", "--rows", "100", "--epsilon", "0.000000001", "--json")
+    found = json.loads(out)["mechanisms"]
+    assert code == 0 and all(each["bits_per_label"] >= 0 and each["share_of_limit"] is None for each in found)

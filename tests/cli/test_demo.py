@@ -45,3 +45,12 @@ def test_the_demo_shows_the_budget_hold_and_says_where_the_report_is(shown, tmp_
     said = " ".join(shown.stderr.split())
     assert "One more query on spent labels" in said and "epsilon 0 of epsilon 1 is left" in said
     assert "demo.html" in said.replace(" ", "")
+
+
+def test_a_demo_writes_over_nothing_but_a_page(command, tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("mine")
+    for out, problem in ((table, "is no page"), (tmp_path / "none" / "page.html", "there is no folder")):
+        code, _, err = command("demo", "--out", out)
+        assert code == 2 and problem in err
+    assert table.read_text() == "mine"

@@ -93,7 +93,7 @@ def test_files_that_are_no_rows_are_refused(shell, run, tmp_path):
     np.save("words.npy", np.array(["a", "b"]))
     for name in ("flat.npy", "words.npy"):
         code, _, err = shell(run, "--data", name, "--out", "p.csv")
-        assert code == 1 and "the module cannot read X" in err
+        assert code == 1 and "X must be images as the run was trained on" in err
     assert not Path("p.csv").exists()
 
 
@@ -104,7 +104,7 @@ def test_files_that_are_no_rows_are_refused(shell, run, tmp_path):
         ("{run} --data none.npy --out p.csv", 1, "No such file or directory: none.npy"),
         ("{run} --data digit --out p.csv", 1, "Did you mean 'digits'?"),
         ("{run} --data mnist --data-dir here --out p.csv", 1, "Put that folder into here"),
-        ("{run} --out no/p.csv", 1, "No such file or directory: no/p.csv"),
+        ("{run} --out no/p.csv", 2, "--out: there is no folder no."),
         ("{run}", 2, "Missing option '--out'"),
         ("--out p.csv", 2, "Missing argument 'RUN'"),
     ],
@@ -144,3 +144,30 @@ def test_its_help_loads_no_torch():
         [sys.executable, "-c", script, "predict", "--help"], capture_output=True, text=True, timeout=60
     )
     assert shown.stdout.splitlines()[-1] == "[]" and "--data-dir" in shown.stdout
+
+
+@pytest.mark.parametrize("file", ["people.csv", "people.csv.ledger", "model.safetensors"])
+def test_no_file_is_written_over(shell, run, file):
+    Path(file).write_text("it may be a table, a ledger or a model")
+    code, _, err = shell(run, "--out", file)
+    assert code == 2 and ("exists; remove it" in err or "must be a file that ends in" in err)
+    assert Path(file).read_text() == "it may be a table, a ledger or a model"
+
+
+def test_a_prediction_that_fails_leaves_no_file(shell, run):
+    np.save("large.npy", np.zeros((3, 1, 9, 9), np.uint8))
+    np.save("floats.npy", X[:3] / 255)
+    for file in ("large.npy", "floats.npy"):
+        code, _, err = shell(run, "--data", file, "--out", "p.csv")
+        assert code == 1 and "images as the run was trained on, bytes (uint8) of shape ('n', 1, 8, 8)" in err
+    assert not Path("p.csv").exists()
+
+
+def test_a_parquet_file_holds_the_same(shell, run):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert shell(run, "--out", "p.csv")[0] == shell(run, "--out", "p.parquet")[0] == 0
+    columns = parquet.read_table("p.parquet").to_pydict()
+    header, rows = read("p.csv")
+    assert list(columns) == header
+    assert columns["predicted"] == [int(row[1]) for row in rows]
+    np.testing.assert_allclose(columns["p(3)"], [float(row[5]) for row in rows], rtol=1e-5)

@@ -384,3 +384,54 @@ def test_tables_are_trained_on_and_predicted_where_there_is_no_torch(shell, tmp_
     assert done.returncode == 0 and done.stderr.endswith("10 rows predicted by logistic (epsilon 2): p.csv\n"), (
         done.stderr
     )
+
+
+def test_predictions_carry_the_ids_of_the_table(shell):
+    assert shell(f"train {QUICK.replace('--drop who', '--id who')} --out run")[0] == 0
+    assert shell("predict run --data new.csv --out p.csv")[0] == 0
+    with open("p.csv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header[:3] == ["row", "who", "predicted"]
+    assert [row[:2] for row in rows] == [[str(number), f"p{1000 + number}"] for number in range(10)]
+
+
+@pytest.mark.parametrize("said", ["epsilon=8", "training.rounds=2"])
+def test_a_value_that_is_said_twice_is_refused(shell, said):
+    code, _, err = shell(f"train {QUICK} --set {said} --out run")
+    key, _, value = said.partition("=")
+    assert code == 2 and f"{key} is said twice, as " in err and f" and as {value}: say it once." in err
+    assert not Path("people.csv.ledger").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_a_ledger_is(shell):
+    Path("file").write_text("mine")
+    for out in ("file", "file/run"):
+        code, _, err = shell(f"train {QUICK} --out {out}")
+        assert code == 1 and "a run needs a folder of its own, and" in err and "file is a file" in err
+    assert not Path("people.csv.ledger").exists() and not Path("people.csv.labels.json").exists()
+
+
+def test_a_folder_that_holds_a_run_is_another_mistake_than_a_spent_budget(shell):
+    assert shell(f"train {QUICK} --out run")[0] == 0
+    code, _, err = shell(f"train {QUICK} --out run")
+    assert code == 2 and "holds a run already. To go on with it: labeldp train --resume --out run" in err
+    assert shell(f"train {QUICK} --out other")[0] == 3
+
+
+def test_a_class_in_quotes_keeps_its_spaces_and_is_named_once(shell):
+    Path("spaces.csv").write_text("x,y\n" + "".join(f"{n},{'yes' if n % 2 else ' no'}\n" for n in range(60)))
+    how = "--data spaces.csv --label y --epsilon 2 --model logistic --set training.rounds=1 --out run"
+    assert "Case and spaces count" in shell(f"train --classes no,yes {how}")[2]
+    assert shell(f"train --classes '\" no\",yes' {how}")[0] == 0
+    assert "name each class once" in shell(f"train --classes yes,yes {how}")[2]
+
+
+def test_a_misspelt_setting_is_answered_with_the_one_that_was_meant(shell):
+    code, _, err = shell(f"train {QUICK} --set training.ruonds=3 --out run")
+    assert code == 2 and "knows no 'ruonds'. Did you mean 'rounds'?" in err
+
+
+def test_cells_between_semicolons_are_pointed_out(shell):
+    Path("semi.csv").write_text(Path("people.csv").read_text().replace(",", ";"))
+    err = shell(f"train {QUICK.replace('people.csv', 'semi.csv')} --out run")[2]
+    assert "Cells are separated by commas, not by semicolons or tabs." in err

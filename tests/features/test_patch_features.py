@@ -299,3 +299,14 @@ def test_a_file_that_is_missing_damaged_or_something_else_is_not_loaded(images, 
 def test_no_learning_library_is_needed():
     code = "import sys, labeldp.features; print({'torch', 'sklearn', 'scipy', 'pandas'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_there_must_be_a_patch_for_each_centroid():
+    images = np.zeros((1, 1, 8, 8), np.uint8)
+    with pytest.raises(InvalidArgument, match="no more than the patches that are looked at, 25 here; got 300"):
+        PatchFeatures(patch=4).fit(images)
+
+
+def test_a_floor_is_a_number():
+    with pytest.raises(InvalidArgument, match="floor must be a number, got 'abc'"):
+        PatchFeatures(floor="abc")

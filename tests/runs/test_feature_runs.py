@@ -76,7 +76,7 @@ def test_a_runs_folder_alone_is_enough_to_predict_from_images(run, nothing_learn
     (test, *_) = [record for record in reversed(run.records()) if record["kind"] == "test"]
     assert right == pytest.approx(test["accuracy"])
     assert loaded.predict_proba(DIGITS.X_test[:0]).shape == (0, 10)
-    with pytest.raises(InvalidArgument, match="images must be of the shape that was learned from"):
+    with pytest.raises(InvalidArgument, match="X must be images as the run was trained on"):
         loaded.predict_proba(np.zeros((2, 1, 9, 9), np.uint8))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from labeldp import datasets
 from labeldp.errors import InvalidArgument
-from labeldp.runs import Recipe, learners, recipe
+from labeldp.runs import Recipe, learners, recipe, specs
 from labeldp.runs.families import SKLEARN_MODELS, means_nothing
 from labeldp.runs.plans import Prior, ReleasePlan, Student, Table, Training
 from labeldp.runs.recipe import MECHANISMS
@@ -190,7 +190,7 @@ WRONG = [
     ("", "the recipe must say data, model, epsilon."),
     ('data = "digits"\nmodel = "linear"', "the recipe must say epsilon."),
     (START + "epochs = 3", "the recipe knows no 'epochs'. It knows: data, model,"),
-    (START + "[training]\nepoch = 3", "[training] knows no 'epoch'. It knows: loss, epochs,"),
+    (START + "[training]\nepoch = 3", "[training] knows no 'epoch'. Did you mean 'epochs'? It knows: loss, epochs,"),
     (START + "[release]\nepochs = 3", "[release] knows no 'epochs'. It knows: mechanism,"),
     (START + "[releases]\nstages = 3", "the recipe knows no 'releases'"),
     (START + "release = 3", "[release] must be a table."),
@@ -359,3 +359,8 @@ def test_on_features_torch_models_learn_by_adam_unless_told_otherwise():
     assert Recipe.of(plain).training.optimizer == "sgd"
     assert Recipe.parse(on_features.toml()) == on_features
     assert Recipe.of({**plain, "model": "logistic", "features": "patches"}).training.optimizer == "sgd"
+
+
+def test_a_setting_of_features_is_said_once():
+    with pytest.raises(InvalidArgument, match="must say each setting once, got 'patches:patch=4,patch=5'"):
+        specs.parse("patches:patch=4,patch=5")

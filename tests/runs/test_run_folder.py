@@ -115,3 +115,9 @@ def test_the_facts_are_plain_json(finished):
     facts = json.loads(finished.facts_file.read_text())
     assert facts["classes"] == list(range(10)) and facts["inputs"] == {"kind": "image", "shape": [1, 8, 8]}
     assert facts["threads"] == facts["processes"] == 1 and facts["data_dir"] is None
+
+
+def test_a_damaged_run_says_so(tmp_path):
+    (tmp_path / "run.json").write_text('{"id": ')
+    with pytest.raises(InvalidArgument, match=r"run\.json is damaged: restore it from a copy"):
+        RunFolder(tmp_path).facts()

@@ -387,3 +387,9 @@ def test_a_file_whose_noise_is_not_that_of_its_receipt_is_refused(tmp_path, mech
     (tmp_path / "release.json").write_text(json.dumps(facts))
     with pytest.raises(ldp.InvalidArgument, match="noise is not that of its receipt's epsilon"):
         ldp.Release.load(tmp_path / "release")
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_classes_must_have_an_order(kind):
+    with pytest.raises(ldp.InvalidArgument, match="classes must be a count or a list"):
+        ldp.LabelVault(["a", "b"], classes=kind(["a", "b"]), budget="1")

@@ -267,7 +267,7 @@ class Ledger:
             return None if number is None else _entry(db, number)
 
     def charge(
-        self, request: dict[str, Any], extra: dict[str, Any], runs: Runs, cost: Guarantee, *, attempt: str | None = None
+        self, request: dict[str, Any], extra: dict[str, Any], runs: Runs, cost: Guarantee, attempt: str | None = None
     ) -> Entry:
         """Charge rows for a request, durably, or raise BudgetExhausted and change nothing; see `draw_again` for `attempt`."""
         body = {"kind": "charge", "request": request, **extra, "cost": _readable(cost), "time": _now()}

@@ -58,9 +58,10 @@ class Table(ABC):
         among = "beside its only one" if len(self.names) == 1 else f"among its {len(self.names)} columns"
         close = _close_names(lacking, self.names, never_told)
         meant = f" Did you mean {', '.join(map(repr, close))}?" if close else ""
+        parted = " Cells are separated by commas, not by semicolons or tabs." if len(self.names) == 1 else ""
         raise InvalidArgument(
             f"{self.path} has no column {', '.join(map(repr, lacking))} {among}.{meant} The file "
-            "needs a header line with the names of its columns."
+            f"needs a header line with the names of its columns.{parted}"
         )
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:

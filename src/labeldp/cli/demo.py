@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import track
 from rich.table import Table
 
-from labeldp.cli.options import data, words
+from labeldp.cli.options import check_page, data, words
 from labeldp.errors import BudgetExhausted, MissingExtra
 from labeldp.mechanisms import GroupedResponse, LocalMechanism, RRWithPrior
 
@@ -63,6 +63,7 @@ ABOUT = (
 )
 def demo(draws: int, out: Path) -> None:
     """Train a small net on handwritten digits without privacy and with it, at epsilon 1, 2 and 4; compare and draw a report."""
+    check_page(out, option="--out")
     try:
         import torch
 

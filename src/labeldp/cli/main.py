@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 
 import click
 
@@ -66,7 +67,18 @@ def main() -> None:
     except OSError as error:
         _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'input or output'}", 1)
     except Exception as error:  # a foreign message could quote a label
-        _fail(f"An unexpected {type(error).__name__} stopped the command.", 1)
+        _fail(
+            f"An unexpected {type(error).__name__} stopped the command{_where(error)}. That is a fault of labeldp: please "
+            "report this line. It holds no label.",
+            1,
+        )
+
+
+def _where(error: BaseException) -> str:
+    """Return which line of the library an error came through last, and nothing of what was there."""
+    ours = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    ours = [(name, line) for name, line in ours if name.startswith("labeldp.")]
+    return f" ({ours[-1][0]}, line {ours[-1][1]})" if ours else ""
 
 
 def _fail(message: str, code: int) -> None:

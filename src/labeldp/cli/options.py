@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -57,9 +58,13 @@ class ClassList(click.ParamType[Any]):
             if not 2 <= int(value) <= MAX_CLASSES:
                 self.fail(f"a count of classes must be between 2 and {MAX_CLASSES:,}, got {value}.", param, ctx)
             return int(value)
-        names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True))]
+        names = next(csv.reader([value], skipinitialspace=True))
+        if '"' not in value:  # a name in quotes keeps its spaces
+            names = [name.strip() for name in names]
         if len(names) < 2 or not all(names):
             self.fail("give a count, such as 10, or at least two names, such as no,yes.", param, ctx)
+        if len(set(names)) < len(names):
+            self.fail("classes must name each class once.", param, ctx)
         return names
 
 
@@ -73,6 +78,29 @@ class EpsilonText(click.ParamType[Any]):
             return Epsilon.of(value, name=param.name if param is not None and param.name else "epsilon")
         except InvalidArgument as error:
             self.fail(str(error), param, ctx)
+
+
+def check_new(path: Path, *, option: str = "--out") -> None:
+    """Raise unless a file can be made there, and none is lost by it: it might be a table, a ledger or a model."""
+    if path.exists():
+        raise click.UsageError(f"{option}: {path} exists; remove it or choose another name.")
+    _check_folder(path, option)
+
+
+def check_page(path: Path, *, option: str) -> None:
+    """Raise unless a page can be written there. Only a page is written over."""
+    if path.is_dir():
+        raise click.UsageError(f"{option}: {path} is a folder. Name a file, such as {path / 'page.html'}.")
+    if path.exists() and path.suffix.lower() not in (".html", ".htm"):
+        raise click.UsageError(f"{option}: {path} exists and is no page: choose a name that ends in .html.")
+    _check_folder(path, option)
+
+
+def _check_folder(path: Path, option: str) -> None:
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{option}: there is no folder {path.parent}.")
+    if not os.access(path.parent, os.W_OK):
+        raise click.UsageError(f"{option}: the folder {path.parent} cannot be written to.")
 
 
 def print_json(value: Any) -> None:

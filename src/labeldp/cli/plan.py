@@ -23,6 +23,8 @@ from labeldp.mechanisms.information import LARGEST_PROGRAM, chance_of_true_label
 
 DEALINGS = 200
 BITS = 1 / math.log(2)
+LEAST_BITS = 1e-12
+"""Less than this is rounding: a label that is known, or an epsilon next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def outlook(mechanism: GroupMechanism, priors: NDArray[Any]) -> Outlook:
         reports=float(sizes.mean()),
         labels_per_report=float((grouped / sizes).mean()),
         chance_of_true_label=float(chance_of_true_label(response, priors).mean()),
-        bits_per_label=float(report_information(response, priors).mean()) * BITS,
+        bits_per_label=max(0.0, float(report_information(response, priors).mean()) * BITS),
     )
 
 
@@ -118,7 +120,8 @@ def share_of_limit(found: Outlook, prior: NDArray[Any], epsilon: Epsilon) -> flo
     """Return how much of the most informative report's bits a mechanism gives, None where the limit is not known."""
     if len(prior) > LARGEST_PROGRAM and not np.allclose(prior, prior[0]):
         return None
-    return found.bits_per_label / (information_limit(prior, float(epsilon)) * BITS)
+    limit = information_limit(prior, float(epsilon)) * BITS
+    return found.bits_per_label / limit if limit > LEAST_BITS else None
 
 
 def frequency_error(n_rows: int, n_classes: int, epsilon: Epsilon) -> float | None:

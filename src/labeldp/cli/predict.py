@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 import numpy as np
 
+from labeldp.cli.options import check_new
 from labeldp.errors import InvalidArgument
+from labeldp.files import renamed_when_whole
 
 if TYPE_CHECKING:
     from labeldp.runs import Run
@@ -25,20 +28,25 @@ TABLES = (".csv", ".parquet")
     "test rows); by default the run's own public test rows. Of features, the run itself makes them of images.",
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets' files are.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The CSV file to write.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The new .csv or .parquet file to write.")
 def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> None:
     """Predict with the model of a finished run: the most likely class of each row, and every class's probability."""
     from labeldp.runs import load
 
+    if out.suffix.lower() not in TABLES:
+        raise click.UsageError(f"--out must be a file that ends in {' or '.join(TABLES)}, got {out}.")
+    check_new(out)
     loaded = load(run)
-    X = _rows(loaded, data, data_dir or loaded.data_dir)
+    X, ids = _rows(loaded, data, data_dir or loaded.data_dir)
     probabilities = loaded.predict_proba(X)
-    with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["row", "predicted", *(f"p({name})" for name in loaded.classes)])
-        names = np.array(loaded.classes)[probabilities.argmax(axis=1)]
-        for row, (name, chances) in enumerate(zip(names, probabilities.tolist(), strict=True)):
-            writer.writerow([row, name, *(f"{chance:.6g}" for chance in chances)])
+    columns = {
+        "row": np.arange(len(probabilities)),
+        **ids,
+        "predicted": np.array(loaded.classes)[probabilities.argmax(axis=1)],
+        **{f"p({name})": probabilities[:, number] for number, name in enumerate(loaded.classes)},
+    }
+    with renamed_when_whole(out) as file:
+        (_write_parquet if out.suffix.lower() == ".parquet" else _write_csv)(file, columns)
     student = f" and its student {loaded.recipe.student.model}" if loaded.recipe.student is not None else ""
     click.echo(
         f"{len(probabilities):,} rows predicted by {loaded.recipe.model}{student} (epsilon {loaded.recipe.epsilon}): {out}",
@@ -46,7 +54,23 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
     )
 
 
-def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> Any:
+def _write_csv(file: BinaryIO, columns: dict[str, Any]) -> None:
+    text = io.TextIOWrapper(file, newline="", encoding="utf-8")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    shown = [[f"{x:.6g}" for x in cells] if name.startswith("p(") else list(cells) for name, cells in columns.items()]
+    writer.writerows(zip(*shown, strict=True))
+    text.detach()  # flushed, and the file left open
+
+
+def _write_parquet(file: BinaryIO, columns: dict[str, Any]) -> None:
+    from labeldp.bulk.arrow import pa, parquet
+
+    parquet.write_table(pa.table({name: pa.array(cells) for name, cells in columns.items()}), file)
+
+
+def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> tuple[Any, dict[str, Any]]:
+    """Return the rows to predict, and the column of their ids, if the run's table had one and so has this one."""
     if loaded.reads_arrays and (data is None or not data.endswith(".npy")):
         data = _own_features(loaded, data)
     if data is None:
@@ -54,7 +78,8 @@ def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> Any:
     if data.lower().endswith(TABLES):
         from labeldp.runs import rows
 
-        return rows.read(Path(data), loaded.inputs)
+        of = None if loaded.recipe.table is None else loaded.recipe.table.id
+        return rows.read(Path(data), loaded.inputs), rows.column(Path(data), of)
     if data.endswith(".npy"):
         try:
             X = np.load(data, mmap_mode="r", allow_pickle=False)
@@ -62,10 +87,10 @@ def _rows(loaded: Run, data: str | None, data_dir: Path | None) -> Any:
             X = None
         if not isinstance(X, np.ndarray) or X.ndim == 0:
             raise InvalidArgument(f"{data} must be an array of numbers, one row each, written by numpy.save.")
-        return X
+        return X, {}
     from labeldp import datasets
 
-    return datasets.load(data, data_dir=data_dir).X_test
+    return datasets.load(data, data_dir=data_dir).X_test, {}
 
 
 def _own_features(loaded: Run, data: str | None) -> str:

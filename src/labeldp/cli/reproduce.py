@@ -13,7 +13,7 @@ import click
 from rich.box import SIMPLE_HEAD
 
 from labeldp.budget.epsilon import Epsilon
-from labeldp.cli.options import EpsilonText, Stopped, cache_option, json_option, print_json, usage
+from labeldp.cli.options import EpsilonText, Stopped, cache_option, check_page, json_option, print_json, usage
 from labeldp.cli.options import data as stdout
 from labeldp.errors import MissingExtra
 
@@ -157,10 +157,7 @@ def _check_page(html: Path, show: bool) -> None:
     """Raise unless a page is asked for, and can be written there."""
     if not show:
         raise click.UsageError(f"--html goes with --show, which runs nothing: labeldp reproduce --show --html {html}")
-    if html.is_dir():
-        raise click.UsageError(f"--html: {html} is a folder. Name a file, such as {html / 'page.html'}.")
-    if not html.parent.is_dir():
-        raise click.UsageError(f"--html: there is no folder {html.parent}.")
+    check_page(html, option="--html")
 
 
 def _say_of_other_data(table: str, entries: list[Entry]) -> None:

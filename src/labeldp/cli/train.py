@@ -26,7 +26,7 @@ from labeldp.cli.options import (
     usage,
 )
 from labeldp.cli.progress import TrainingProgress
-from labeldp.errors import BudgetExhausted, InvalidArgument, LabelDPError
+from labeldp.errors import InvalidArgument, LabelDPError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -48,6 +48,8 @@ TABLES = {
     "epochs": "training",
 }
 """Where in a recipe an option stands."""
+TELLS_NOTHING = 0.5
+"""An interval of an accuracy that is wider says next to nothing of it."""
 
 
 class ResumedByOut(click.Command):
@@ -185,7 +187,7 @@ def train(
         if source and ledger:
             raise click.UsageError("--from asks nothing and charges no ledger: leave --ledger out.")
         if folder.exists and not _is_worker(devices or 1):
-            raise BudgetExhausted(
+            raise click.UsageError(
                 f"{out} holds a run already. To go on with it: {_resume(out)}. To train again on what it released, at no cost: "
                 f"labeldp train --from {shlex.quote(str(out))} --out NEW"
             )
@@ -238,13 +240,15 @@ def _changes(options: dict[str, Any], settings: tuple[str, ...]) -> dict[str, An
         if value is not None and value != ()
     }
     for setting in settings:
-        key, equals, text = setting.partition("=")
+        key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise click.UsageError(f"--set must be KEY=VALUE, such as training.mixup=4.0; got {setting!r}.")
+        if key in changes:
+            raise click.UsageError(f"{key} is said twice, as {changes[key]} and as {text}: say it once.")
         try:
-            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+            changes[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            changes[key.strip()] = text.strip()
+            changes[key] = text
     return changes
 
 
@@ -322,7 +326,7 @@ def _launched(accelerator: str, devices: int) -> Fabric:
 
     try:
         fabric = Fabric(accelerator=accelerator, devices=devices, strategy="ddp" if devices > 1 else "auto")
-    except (ValueError, RuntimeError) as error:  # no labels are held yet: what it says is public
+    except (ValueError, RuntimeError, ImportError) as error:  # no labels are held yet: what it says is public
         raise InvalidArgument(f"--accelerator {accelerator} with {devices} devices cannot be used: {error}") from None
     log = logging.getLogger("lightning_fabric")
     level = log.level
@@ -414,6 +418,8 @@ def _held_out(record: dict[str, Any]) -> str:
         return f"{show(value)}{unit} (95 % interval {show(low)} to {show(high)})"
 
     right = said("accuracy", lambda share: f"{100 * share:.1f}", " % right")
+    if right and record["accuracy"]["high"] - record["accuracy"]["low"] > TELLS_NOTHING:
+        right = f"Too few or too noisy to say how good the model is: {right}"
     others = {name: said(key, "{:.3f}".format, "") for key, name in (("auc", "AUC"), ("log_loss", "log loss"))}
     more = "; ".join(f"{name} {words}" for name, words in others.items() if words)
     answers = f"{record['rows']:,} held-out answers that are noisy too"

@@ -67,7 +67,7 @@ def load(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Datase
     return LOADERS[name](name, data_dir)
 
 
-def check_known(name: Any, *, must_be: str = "name must be") -> None:
+def check_known(name: Any, *, must_be: str = "the dataset's name must be") -> None:
     """Raise unless there is such a dataset; `must_be` begins the sentence that says so."""
     if not isinstance(name, str) or name not in LOADERS:
         raise InvalidArgument(_unknown(name, must_be))

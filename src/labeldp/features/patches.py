@@ -103,6 +103,8 @@ class PatchFeatures:
         self.rounds = checks.integer(rounds=self.rounds, at_least=0)
         self.sample = checks.integer(sample=self.sample, at_least=self.centroids)
         self.seed = checks.integer(seed=self.seed, at_least=0)
+        if isinstance(self.floor, str):
+            raise InvalidArgument(f"floor must be a number, got {self.floor!r}.")
         self.floor = float(self.floor)
         if not isinstance(self.mirror, bool):
             raise InvalidArgument(f"mirror must be True or False, got {self.mirror!r}.")
@@ -137,6 +139,10 @@ class PatchFeatures:
         if len(images) == 0:
             raise InvalidArgument("images must be at least one to learn from, got none.")
         patches = normalised(self._sampled(images), self.floor)
+        if len(patches) < self.centroids:
+            raise InvalidArgument(
+                f"centroids must be no more than the patches that are looked at, {len(patches)} here; got {self.centroids}."
+            )
         whitening = whitening_of(patches)
         centroids = k_means(patches @ whitening, clusters=self.centroids, rounds=self.rounds, seed=self._seed(SEEDED))
         mean, spread = self._standard(images, whitening, centroids)

@@ -124,8 +124,14 @@ class MultiStage:
             raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
             raise InvalidArgument(f"temperature must be a finite number > 0, got {self.temperature}.")
-        if not 0 <= self.hold_out < 1 or not 0 <= self.prior_weight <= 1:
-            raise InvalidArgument("hold_out must lie in [0, 1) and prior_weight in [0, 1].")
+        if isinstance(self.hold_out, str) or not 0 <= self.hold_out < 1 or not 0 <= self.prior_weight <= 1:
+            raise InvalidArgument(
+                f"hold_out must lie in [0, 1) and prior_weight in [0, 1]; got {self.hold_out!r} and {self.prior_weight!r}."
+            )
+        if not callable(self.mechanism):
+            raise InvalidArgument(
+                f"mechanism must make a mechanism from an epsilon, such as ldp.GroupedResponse itself; got {self.mechanism!r}."
+            )
         if self.filter is not None:
             checks.one_of(("floor", "round"), filter=self.filter)
             if any(learner.learns_from != "labels" for learner in self._learners()):

@@ -97,6 +97,8 @@ def _program_limit(p: Floats, epsilon: float) -> float:
     mean = patterns @ p
     gains = _plogp(patterns) @ p - _plogp(mean)
     scale = gains.max()  # the solver's tolerance is absolute
+    if scale <= 0:  # the label is known
+        return 0.0
     solution = linprog(-gains / scale, A_eq=patterns.T / math.exp(epsilon), b_eq=np.full(n_classes, math.exp(-epsilon)))
     if solution.status != 0:
         raise ArithmeticError("the linear program of the information limit was not solved")

@@ -63,6 +63,15 @@ class RunFolder:
     def exists(self) -> bool:
         return self.facts_file.exists()
 
+    def check_can_be_made(self) -> None:
+        """Raise unless a run can be written here, before anything is made or asked for it."""
+        there = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            what = "cannot be written to" if there.is_dir() else "is a file"
+            raise InvalidArgument(
+                f"a run needs a folder of its own, and {there} {what}: choose another one than {self.path}."
+            )
+
     def create(self, recipe: Recipe, facts: Record) -> Record:
         """Make the folder of a new run and return its facts. `run.json` is written last: with it the run exists."""
         if self.exists:
@@ -158,8 +167,11 @@ class RunFolder:
         `reads` is what its model reads instead of the inputs, if it does; see `labeldp.runs.inputs.Public`.
         """
         self._must_exist()
-        facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
-        assert isinstance(facts, dict)
+        try:
+            facts = json.loads(self.facts_file.read_text(encoding="utf-8"))
+            assert isinstance(facts, dict)
+        except (ValueError, AssertionError):
+            raise InvalidArgument(f"{self.facts_file} is damaged: restore it from a copy.") from None
         facts = OLDER_FACTS | {"name": f"{self.path} (run {facts['id']})"} | facts
         tests = facts["unprotected"]  # of older runs: one, or None
         return facts | {"unprotected": tests if isinstance(tests, list) else [tests] * (tests is not None)}

@@ -56,6 +56,7 @@ class Run:
         Images are bytes (n, C, H, W), also where the model reads features of them; of a run on arrays of one's own X are such
         features. Of a table of one's own X is a DataFrame with its columns; see `labeldp.datasets.table.read_features`.
         """
+        rows.check_images(X, self.inputs)
         taught = self._taught(X)
         how = self.recipe.student
         if how is None or self._student is None:

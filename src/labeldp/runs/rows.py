@@ -26,6 +26,28 @@ def read(path: Path, inputs: Inputs) -> Any:
     return table.read_features(path, numbers).to_numpy()
 
 
+def column(path: Path, name: str | None) -> dict[str, list[Any]]:
+    """Return a column of public ids by its name; nothing if there is none."""
+    from labeldp.bulk.tables import open_table
+
+    table = open_table(path)
+    if name is None or name not in table.names:
+        return {}
+    return {name: [cell for batch in table.batches([name]) for cell in batch.column(0).to_pylist()]}
+
+
+def check_images(X: Any, inputs: Inputs) -> None:
+    """Raise unless X holds images as a run was trained on: bytes, of the same shape."""
+    if inputs["kind"] != "image":
+        return
+    shape = tuple(inputs["shape"])
+    if not isinstance(X, np.ndarray) or X.shape[1:] != shape or X.dtype != np.uint8:
+        got = f"{X.dtype} of shape {X.shape}" if isinstance(X, np.ndarray) else type(X).__name__
+        raise InvalidArgument(
+            f"X must be images as the run was trained on, bytes (uint8) of shape {('n', *shape)}; got {got}."
+        )
+
+
 def readable(X: Any, inputs: Inputs) -> Any:
     """Return rows as scikit-learn's models read them, or say what they must be."""
     from labeldp.sklearn import named

@@ -95,7 +95,10 @@ def parse(text: str, *, name: str = "features") -> Spec:
     names = items[: next((place for place, item in enumerate(items) if _is_setting(kind, item)), len(items))][:most]
     if not least <= len(names) or not all(names):
         raise InvalidArgument(f"{name} must be like {EXAMPLES[kind]!r}, got {text[:80]!r}.")
-    return Spec(kind, tuple(names), dict(_setting(kind, item, name) for item in items[len(names) :]))
+    settings = [_setting(kind, item, name) for item in items[len(names) :]]
+    if len(dict(settings)) < len(settings):
+        raise InvalidArgument(f"{name} must say each setting once, got {text[:80]!r}.")
+    return Spec(kind, tuple(names), dict(settings))
 
 
 def placed(text: str, *, name: str = "features") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ HINTS = {
     "epsilon": " --epsilon is what each label may spend, such as --epsilon 1.",
     "model": " Of tables, --model is boosting, logistic or forest; with --features it is linear, mlp or logistic.",
 }
+OF_STUDENT = " A student is a net on images: --set student.model=small-conv."
 WORDS = {
     "str": "text",
     "int": "a whole number",
@@ -68,11 +70,14 @@ def filled(kind: Any, values: Any, source: str) -> Any:
     given = {}
     for name, value in values.items():
         if name not in known:
-            raise InvalidArgument(f"{source} knows no {name!r}. It knows: {', '.join(known)}.")
+            close = difflib.get_close_matches(str(name), known, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise InvalidArgument(f"{source} knows no {name!r}.{meant} It knows: {', '.join(known)}.")
         given[name] = _fitting(f"{source}: {name}", str(known[name].type), value)
     lacking = [name for name, item in known.items() if item.default is item.default_factory and given.get(name) is None]
     if lacking:  # both are MISSING
-        raise InvalidArgument(f"{source} must say {', '.join(lacking)}.{HINTS.get(lacking[0], '')}")
+        hint = OF_STUDENT if source.endswith("[student]") else HINTS.get(lacking[0], "")
+        raise InvalidArgument(f"{source} must say {', '.join(lacking)}.{hint}")
     return kind(**given)
 
 

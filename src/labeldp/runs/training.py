@@ -310,6 +310,7 @@ def _begun(
             book.check(tables.columns_of(recipe, data))
         if folder.exists:
             return _gone_on(folder, recipe, data, public, ledger, new_facts, otherwise, book)
+        folder.check_can_be_made()
         if any(folder.path.glob("release-*")):
             raise InvalidArgument(
                 f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "

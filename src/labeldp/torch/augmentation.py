@@ -33,6 +33,14 @@ class Augmentation:
         if self.crop < 0 or self.cutout < 0:
             raise InvalidArgument("crop and cutout must be numbers of pixels, 0 for none.")
 
+    def check(self, sides: tuple[int, ...]) -> None:
+        """Raise unless some of each image is left."""
+        if 2 * self.crop > min(sides) or self.cutout >= min(sides):
+            raise InvalidArgument(
+                f"crop must be at most half the images' sides, {sides}, and cutout less than them; got {self.crop} and "
+                f"{self.cutout}."
+            )
+
     def __bool__(self) -> bool:
         return self.crop > 0 or self.flip or self.cutout > 0
 

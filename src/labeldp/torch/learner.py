@@ -27,7 +27,7 @@ from labeldp.learning.learner import PRECISIONS, Examples, Watch
 from labeldp.torch import checkpoints
 from labeldp.torch.augmentation import Augmentation, variants
 from labeldp.torch.averaging import WeightAverage
-from labeldp.torch.batches import Batches, as_input, gather, torch_seed
+from labeldp.torch.batches import Batches, all_finite, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
 from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
@@ -148,8 +148,14 @@ class TorchLearner:
                 "augmentation is for images (rows, channels, height, width), and so are mirror and shift; X has shape "
                 f"{np.shape(X)}."
             )
-        if self.shift and self.shift >= min(np.shape(X)[2:]):
-            raise InvalidArgument(f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}.")
+        if self.augmentation or self.shift:
+            self.augmentation.check(np.shape(X)[2:])
+            if self.shift >= min(np.shape(X)[2:]):
+                raise InvalidArgument(
+                    f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}."
+                )
+        if not all_finite(X):
+            raise InvalidArgument("X must be finite: some of its numbers are missing (NaN) or infinite.")
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def answer(ledger: Ledger, spool: Spool, question: Question[T]) -> T:
             entry, prepared = None, question.prepare(question.notes["dealing"])  # not what the earlier charge covers
         attempt = uuid.uuid4().hex
         if entry is None:
-            entry = ledger.charge(question.request, question.notes, prepared.runs, question.cost, attempt=attempt)
+            entry = ledger.charge(question.request, question.notes, prepared.runs, question.cost, attempt)
         else:
             ledger.draw_again(entry, attempt)
         release = _draw_and_spool(ledger, spool, entry, prepared, attempt)
@@ -81,13 +81,14 @@ def _earlier(ledger: Ledger, request: dict[str, Any]) -> tuple[Entry | None, str
 
 
 def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T], attempt: str) -> T:
-    def drawn_and_spooled() -> T:
-        release = prepared.draw(Receipt.of_entry(entry, ledger.id))
-        ledger.mark_spooled(entry, spool.write(entry, release), attempt)
-        return release
-
     return guarded(
-        drawn_and_spooled,
+        lambda: _drawn_and_spooled(ledger, spool, entry, prepared, attempt),
         f"{DRAW_FAILED} after it was charged (ledger entry {entry.number}). Nothing was handed over: ask the same again, and "
         "it is completed under the same charge.",
     )
+
+
+def _drawn_and_spooled(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T], attempt: str) -> T:
+    release = prepared.draw(Receipt.of_entry(entry, ledger.id))
+    ledger.mark_spooled(entry, spool.write(entry, release), attempt)
+    return release

@@ -75,7 +75,9 @@ def read_release(path: Path) -> tuple[Facts, Arrays]:
     try:
         facts = json.loads(path.with_name(path.name + ".json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidArgument(f"there is no release at {path} (its .json is missing).") from None
+        raise InvalidArgument(
+            f"there is no release at {path} (its .json is missing): give the name that it was saved under, without an ending."
+        ) from None
     except ValueError:
         raise InvalidArgument(f"{path}.json is not JSON.") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:

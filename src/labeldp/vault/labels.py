@@ -38,7 +38,7 @@ class Classes:
     def declared(cls, classes: Any) -> Classes:
         if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
             return cls(tuple(range(checks.integer(classes=classes, at_least=2, at_most=checks.MAX_CLASSES))))
-        if isinstance(classes, (str, bytes)) or not hasattr(classes, "__iter__"):
+        if isinstance(classes, (str, bytes, set, frozenset)) or not hasattr(classes, "__iter__"):  # a set has no order
             raise InvalidArgument(
                 "classes must be a count or a list of names, such as classes=10 or classes=['no', 'yes']."
             )

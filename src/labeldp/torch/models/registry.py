@@ -66,7 +66,7 @@ def build(name: str, inputs: Inputs, n_classes: int, *, seed: int = 0) -> nn.Mod
     >>> sum(p.numel() for p in model.parameters())
     7850
     """
-    model = _MODELS[checks.one_of(names(), name=name)]
+    model = _MODELS[checks.one_of(names(), **{"the model's name": name})]
     checks.integer(n_classes=n_classes, at_least=2, at_most=checks.MAX_CLASSES)
     checks.integer(seed=seed, at_least=0, at_most=2**63 - 1)
     if (kind := kind_of(inputs)) not in model.takes:
