@@ -328,6 +328,21 @@ def test_a_terminal_sees_a_line_per_stage_that_fits(monkeypatch, width):
     assert first.endswith("2.37 possible answers to each, on average; 9,000 of 10,000 earlier rows kept (top 2).")
 
 
+def test_a_pipe_sees_a_sentence_now_and_then(monkeypatch):
+    page, now = io.StringIO(), iter([0.0, 0.0, 10.0, 31.0, 31.0, 40.0])
+    monkeypatch.setattr(progress, "words", Console(file=page, width=200, highlight=False))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    recipe = Recipe(data="digits", model="linear", epsilon="2").changed({"training.epochs": 200})
+    watch = progress.TrainingProgress(recipe)
+    released = {"rows": 30_000, "mechanism": "GroupedResponse", "epsilon": "2", "mean_groups": 2.368}
+    watch(record("stage", 1, **released, filtered=None))
+    for epoch in (10, 31, 40):  # one a second
+        watch(record("epoch", 1, epoch=epoch, epochs=200, loss=0.48, hold_out=None))
+    first, *others = page.getvalue().splitlines()
+    assert first.startswith("Stage 1: 30,000 labels released")
+    assert others == ["Stage 1 of 2: epoch 31 of 200, loss 0.480."]
+
+
 def run_script(script, *arguments, **options):
     return subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=100, **options

@@ -448,3 +448,16 @@ def test_what_somebody_else_spent_is_missed_before_the_first_question(how, tmp_p
     with pytest.raises(ldp.BudgetExhausted, match=r"need epsilon 1 for every row, and epsilon 0\.5 is left for some"):
         fitted(vault, stages=3, hold_out=0.1, fit=keeping)
     assert len(vault.certificate()["queries"]) == 1
+
+
+@pytest.mark.parametrize("learner", [object(), [object(), object()], "linear"])
+def test_what_cannot_learn_from_releases_is_no_learner(learner):
+    with pytest.raises(ldp.InvalidArgument, match=r"learner must (learn from releases|be one)"):
+        MultiStage(learner, stages=2).fit(np.zeros((4, 2)), ldp.LabelVault([0, 1, 0, 1], classes=2, budget="1"), "1")
+
+
+@pytest.mark.parametrize("how", [{"mechanism": "RandomizedResponse"}, {"hold_out": "0.2"}, {"hold_out": 1.5}])
+def test_settings_of_the_wrong_kind_say_what_they_must_be(how):
+    (name,) = how
+    with pytest.raises(ldp.InvalidArgument, match=f"{name} must"):
+        MultiStage(object(), **how)

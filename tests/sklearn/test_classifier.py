@@ -338,3 +338,11 @@ def test_boosting_that_decides_for_itself_does_not_stop_early_but_may_be_told_to
         boosting = HistGradientBoostingClassifier(max_iter=3, early_stopping=given)
         model = LabelDPClassifier(boosting, epsilon=4, classes=2, rounds=1).fit(X, y)
         assert model.estimator_.early_stopping is used and boosting.early_stopping == given
+
+
+@pytest.mark.parametrize("estimator", [None, "logistic", LogisticRegression])
+def test_what_is_no_estimator_is_refused_before_labels_are_sealed(estimator):
+    with pytest.raises(
+        ldp.InvalidArgument, match="estimator must be one of scikit-learn's, such as LogisticRegression"
+    ):
+        LabelDPClassifier(estimator, epsilon=1, classes=2).fit(np.zeros((4, 2)), [0, 1, 0, 1])

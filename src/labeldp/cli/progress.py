@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from labeldp.cli.options import words
 
 if TYPE_CHECKING:
     from labeldp.runs import Recipe
+
+SECONDS_BETWEEN = 30.0
 
 
 def bars() -> Progress:
@@ -43,12 +46,25 @@ def say(sentence: str) -> None:
     words.print(sentence, soft_wrap=True, markup=False)
 
 
+class NowAndThen:
+    """Says how far it is where nobody sees a bar, in a file or a pipe: a sentence each half minute."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, sentence: str) -> None:
+        if not words.is_terminal and time.monotonic() - self._last >= SECONDS_BETWEEN:
+            self._last = time.monotonic()
+            say(sentence)
+
+
 class FeatureProgress:
     """What is made of public inputs: one bar for what learns from them, and one for each part that is computed."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
+        self._now_and_then = NowAndThen()
 
     def __call__(self, record: dict[str, Any]) -> None:
         part = record["part"]
@@ -68,12 +84,13 @@ class FeatureProgress:
         if part not in self._tasks:
             self._tasks[part] = self._progress.add_task(f"features, {part}", total=total, unit=unit, figures="")
         self._progress.update(self._tasks[part], completed=done)
+        self._now_and_then(f"Features, {part}: {unit} {done:,} of {total:,}.")
 
 
 class TrainingProgress:
     """One line per stage: epochs done, time left (or taken), loss, and the noisy figure on held-out rows.
 
-    The epochs of a scikit-learn model are rounds of EM. Where nobody watches, there are only sentences.
+    The epochs of a scikit-learn model are rounds of EM. Where nobody watches, there are only sentences, now and then.
     """
 
     def __init__(self, recipe: Recipe, *, released_earlier: Container[int] = ()) -> None:
@@ -90,6 +107,7 @@ class TrainingProgress:
         self._tasks: dict[int, TaskID] = {}
         self._progress = bars()
         self._features = FeatureProgress(self._progress)
+        self._now_and_then = NowAndThen()
 
     def __call__(self, record: dict[str, Any]) -> None:
         kind, stage = record["kind"], record.get("stage", 0)
@@ -106,6 +124,8 @@ class TrainingProgress:
             if not record["epoch"]:
                 how = "are learned first, in the open, from" if record["computed"] else "are there, learned from"
                 say(f"Initialisation: weights {how} {record['rows']:,} public labels of {record['data']}.")
+            else:
+                self._now_and_then(f"Initialisation: epoch {record['epoch']} of {record['epochs']}.")
         elif kind == "clusters":
             say(
                 f"Clusters: {record['clusters']:,} are looked for among {record['rows']:,} rows, without labels. Next, the "
@@ -127,6 +147,9 @@ class TrainingProgress:
         elif kind == "epoch":
             task, total, figures = self._tasks[stage], record["epochs"], self._figures(record)
             self._progress.update(task, completed=record["epoch"], total=total, figures=figures)
+            (bar,) = (each for each in self._progress.tasks if each.id == task)
+            done = f"{bar.fields['unit']} {record['epoch']} of {total}"
+            self._now_and_then(f"{bar.description.capitalize()}: {done}, {figures}.")
         elif kind == "test":
             self._complete_all()
             if stage != self._last and "accuracy" in record:

@@ -386,6 +386,8 @@ def _tell(recipe: Recipe, folder: RunFolder, as_json: bool) -> None:
         _say(f"RMSE {test['rmse']:.4f} on {test['rows']:,} rows of public test data.")
     elif held:
         _say(_held_out(held))
+    else:
+        _say("No rows were held out, and there is no public test: nothing is known of how good the model is.")
     _say(certificate["guarantee"])
     if certificate["trust"] == "curator":
         _say("Trust model: curator.")

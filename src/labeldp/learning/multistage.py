@@ -397,12 +397,15 @@ class MultiStage:
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def _learners(self) -> list[Learner]:
-        given = self.learner
-        if isinstance(given, Sequence):
-            if len(given) != self.trainings:
-                raise InvalidArgument(f"learner must be one, or one per stage ({self.trainings}); got {len(given)}.")
-            return [copy.deepcopy(each) for each in given]
-        return [copy.deepcopy(given) for _ in range(self.trainings)]
+        given = list(self.learner) if isinstance(self.learner, Sequence) else [self.learner] * self.trainings
+        if len(given) != self.trainings:
+            raise InvalidArgument(f"learner must be one, or one per stage ({self.trainings}); got {len(given)}.")
+        if strangers := [each for each in given if not isinstance(each, Learner)]:
+            raise InvalidArgument(
+                "learner must learn from releases, as TorchLearner(module) and sklearn's LabelDPClassifier do; got "
+                f"{type(strangers[0]).__name__}."
+            )
+        return [copy.deepcopy(each) for each in given]
 
     @property
     def trainings(self) -> int:

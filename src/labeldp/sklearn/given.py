@@ -90,6 +90,11 @@ def opened(
     seal: Callable[[Unsealed], LabelVault],
 ) -> Iterator[Given]:
     """Yield what was given, with labels that `seal` has sealed if they were not; a vault made here is closed again."""
+    inner = estimator.estimator
+    if isinstance(inner, type) or not hasattr(inner, "fit"):
+        raise InvalidArgument(
+            f"estimator must be one of scikit-learn's, such as LogisticRegression(), with brackets; got {inner!r:.80}."
+        )
     if y is None:
         raise InvalidArgument(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: give the labels, or vault.sealed()."
