@@ -461,3 +461,10 @@ def test_settings_of_the_wrong_kind_say_what_they_must_be(how):
     (name,) = how
     with pytest.raises(ldp.InvalidArgument, match=f"{name} must"):
         MultiStage(object(), **how)
+
+
+def test_a_name_that_would_be_too_long_for_a_later_stage_is_refused_at_once():
+    vault = ldp.LabelVault([0, 1, 0, 1], classes=2, budget="1")
+    with pytest.raises(ldp.InvalidArgument, match="name must be 1 to 180 printable characters"):
+        MultiStage(object(), stages=2).fit(np.zeros((4, 2)), vault, "1", name="n" * 181)
+    assert vault.spent().epsilon == "0"

@@ -25,7 +25,7 @@ from labeldp.learning.cluster_prior import ClusterPrior
 from labeldp.learning.filtering import keep_likely, mean_size
 from labeldp.learning.learner import Epoch, Examples, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
-from labeldp.learning.questions import Question, check_budget, name_of
+from labeldp.learning.questions import LONGEST_NAME, Question, check_budget, name_of
 from labeldp.learning.stored import StageFiles
 from labeldp.learning.student import Pupil, together
 from labeldp.mechanisms import (
@@ -164,6 +164,8 @@ class MultiStage:
             when the vault has answered, before that is stored in `folder`.
         test : called with the model at each stage's end; its record of figures on public test data is passed to `watch`.
         """
+        if name is not None:
+            checks.text(name=name, at_most=LONGEST_NAME)
         learners = self._learners()
         first = learners[0]
         labelled, classes = first.ask_once(lambda: (vault.labelled, vault.classes))

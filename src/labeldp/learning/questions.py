@@ -29,6 +29,10 @@ class Question:
     epsilon: Epsilon
 
 
+LONGEST_NAME = 180
+"""A query's name has at most 200 characters, and the stage's is part of it."""
+
+
 def name_of(name: str | None, stage: str) -> str | None:
     """Return the name under which a run asks a question."""
     return None if name is None else f"{name}: {stage}"

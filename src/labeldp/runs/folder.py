@@ -14,6 +14,7 @@ from typing import Any
 from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
 from labeldp.learning.multistage import COUNTS
+from labeldp.learning.questions import LONGEST_NAME
 from labeldp.priors import Clusters
 from labeldp.runs import specs
 from labeldp.runs.families import MODEL_FILES, family_of
@@ -23,9 +24,6 @@ from labeldp.vault import HistogramRelease, Release
 
 Record = dict[str, Any]
 Watch = Callable[[Record], None]
-
-LONGEST_NAME = 180
-"""A query's name has at most 200 characters, and the stage's is part of it."""
 
 OLDER_FACTS: Record = {
     "processes": 1,
