@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from labeldp.errors import InvalidArgument
 
+ROWS_AT_ONCE = 4_096
 MAX_CLASSES = 100_000
 PRIOR_SUM_TOLERANCE = 1e-3
 
@@ -35,6 +36,15 @@ def one_of(allowed: tuple[str, ...], **named: Any) -> str:
         shown = repr(value) if isinstance(value, str) else type(value).__name__
         raise InvalidArgument(f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown}.")
     return value
+
+
+def share(*, below_one: bool = False, **named: Any) -> float:
+    """Return the one named value, a number in [0, 1], or below 1."""
+    ((name, value),) = named.items()
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1 or (below_one and value == 1):
+        got = value if isinstance(value, (int, float)) else type(value).__name__
+        raise InvalidArgument(f"{name} must be a number in [0, 1{')' if below_one else ']'}, got {got}.")
+    return float(value)
 
 
 def text(*, at_most: int = 200, **named: Any) -> str:
@@ -77,6 +87,19 @@ def rows(rows: Any, n_rows: int) -> NDArray[np.int64]:
             f"rows must be strictly increasing integers from 0 to {n_rows - 1}: sort them and name each row once."
         )
     return chosen
+
+
+def finite_rows(X: Any, rows: NDArray[np.int64]) -> None:
+    """Raise unless all numbers in these rows of X are finite, as float32 too. Some rows at a time: X may lie on a disk."""
+    if np.dtype(str(getattr(X, "dtype", "O")).removeprefix("torch.").replace("bfloat16", "float32")).kind != "f":
+        return
+    largest = float(np.finfo(np.float32).max)
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        part = X[rows[at : at + ROWS_AT_ONCE]]
+        if not bool((abs(part) <= largest).all()):  # as no NaN is
+            raise InvalidArgument(
+                "X must be finite: some of its numbers are missing (NaN), infinite or too large for float32."
+            )
 
 
 def probabilities(priors: Any, n_rows: int, n_classes: int) -> NDArray[np.floating[Any]]:

@@ -5,6 +5,7 @@ LabelDPError
 │   └── InvalidLabels                 the labels are not what was declared; never says which
 ├── BudgetExhausted (RuntimeError)    a label would be charged past its budget; nothing was drawn
 ├── LedgerError (RuntimeError)        the ledger is missing, foreign, damaged or an old copy
+│   └── TakenOver                     another process went on with this query: the ledger's lock did not hold
 ├── TrustError (RuntimeError)         the vault's trust model does not allow this query
 ├── VaultClosed (RuntimeError)        this vault no longer holds labels (closed, or copied by a fork)
 ├── NotIdentifiable (ValueError)      the released noise cannot answer this question
@@ -32,6 +33,10 @@ class BudgetExhausted(LabelDPError, RuntimeError):
 
 class LedgerError(LabelDPError, RuntimeError):
     """The ledger is missing, belongs to other data, is damaged, or is an old copy."""
+
+
+class TakenOver(LedgerError):
+    """Another process went on with the query while it was drawn for here, because the ledger's lock did not hold."""
 
 
 class TrustError(LabelDPError, RuntimeError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -236,3 +238,28 @@ def test_a_file_whose_ledger_others_have_spent_gets_its_book_before_it_is_charge
         ask(data=data, id_column="id1", epsilon="3")  # all of the budget, of each one's own rows
         assert book(folder, data)["labels"] == ["income"]
     refused(folder, ask, "charged to .*own.ledger", data="t.csv", ledger="other.ledger", id_column="id1")
+
+
+def test_a_column_that_was_read_as_it_is_is_no_label_any_more(folder, ask):
+    for _ in range(2):
+        with open_book(folder / "s.csv") as opened:
+            opened.note_public("income")
+    assert book(folder)["features"] == ["income"]
+    refused(folder, ask, "'income' of .* cannot be a label")
+    ask("vote", drop=["income"])
+
+
+def test_a_column_that_was_charged_is_not_public(folder, ask):
+    ask()
+    with open_book(folder / "s.csv") as opened, pytest.raises(InvalidArgument, match="so they are not public"):
+        opened.note_public("income")
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.EACCES, False), (errno.EROFS, False), (errno.ENOSPC, True)])
+def test_a_note_that_cannot_be_written_fails_unless_it_must_not_be(folder, monkeypatch, number, fails):
+    def refuse(path):
+        raise OSError(number, "no", str(path))
+
+    monkeypatch.setattr("labeldp.bulk.book.renamed_when_whole", refuse)
+    with open_book(folder / "s.csv") as opened, pytest.raises(OSError, match="no") if fails else nullcontext():
+        opened.note_public("income")

@@ -156,7 +156,7 @@ def test_no_file_is_written_over(shell, run, file):
 
 def test_a_prediction_that_fails_leaves_no_file(shell, run):
     np.save("large.npy", np.zeros((3, 1, 9, 9), np.uint8))
-    np.save("floats.npy", X[:3] / 255)
+    np.save("floats.npy", X[:3] * 1.0)
     for file in ("large.npy", "floats.npy"):
         code, _, err = shell(run, "--data", file, "--out", "p.csv")
         assert code == 1 and "images as the run was trained on, bytes (uint8) of shape ('n', 1, 8, 8)" in err

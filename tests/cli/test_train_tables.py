@@ -395,6 +395,17 @@ def test_predictions_carry_the_ids_of_the_table(shell):
     assert [row[:2] for row in rows] == [[str(number), f"p{1000 + number}"] for number in range(10)]
 
 
+@pytest.mark.parametrize("name", ["row", "predicted", "p(low)"])
+def test_ids_whose_name_is_taken_keep_a_column_of_their_own(shell, name):
+    for file in ("people.csv", "new.csv"):
+        Path(file).write_text(Path(file).read_text().replace("who", name, 1))
+    assert shell(f"train {QUICK.replace('--drop who', f'--id {shlex.quote(name)}')} --out run")[0] == 0
+    assert shell("predict run --data new.csv --out p.csv")[0] == 0
+    with open("p.csv", newline="", encoding="utf-8") as file:
+        header, first, *_ = csv.reader(file)
+    assert header == ["row", f"id:{name}", "predicted", "p(low)", "p(high)"] and first[:2] == ["0", "p1000"]
+
+
 @pytest.mark.parametrize("said", ["epsilon=8", "training.rounds=2"])
 def test_a_value_that_is_said_twice_is_refused(shell, said):
     code, _, err = shell(f"train {QUICK} --set {said} --out run")
@@ -422,7 +433,8 @@ def test_a_class_in_quotes_keeps_its_spaces_and_is_named_once(shell):
     Path("spaces.csv").write_text("x,y\n" + "".join(f"{n},{'yes' if n % 2 else ' no'}\n" for n in range(60)))
     how = "--data spaces.csv --label y --epsilon 2 --model logistic --set training.rounds=1 --out run"
     assert "Case and spaces count" in shell(f"train --classes no,yes {how}")[2]
-    assert shell(f"train --classes '\" no\",yes' {how}")[0] == 0
+    assert "stands in quotes" in shell(f"train --classes '\"no,yes' {how}")[2]
+    assert shell(f"train --classes '\" no\" , yes ' {how}")[0] == 0
     assert "name each class once" in shell(f"train --classes yes,yes {how}")[2]
 
 
@@ -435,3 +447,9 @@ def test_cells_between_semicolons_are_pointed_out(shell):
     Path("semi.csv").write_text(Path("people.csv").read_text().replace(",", ";"))
     err = shell(f"train {QUICK.replace('people.csv', 'semi.csv')} --out run")[2]
     assert "Cells are separated by commas, not by semicolons or tabs." in err
+
+
+def test_epsilon_is_given_once(shell):
+    code, _, err = shell(f"train {QUICK} --epsilon 8 --out run")
+    assert code == 2 and "--epsilon is said twice: say it once." in err
+    assert not Path("people.csv.ledger").exists()

@@ -137,7 +137,7 @@ def test_a_survey_that_is_not_as_published_is_refused_without_a_label(monkeypatc
     with pytest.raises(ldp.InvalidLabels) as caught:
         datasets.load("anes96-party")
     said = everything_said(caught.value)
-    assert "n_classes" in said  # locals were looked at
+    assert "data_dir" in said  # locals were looked at
     assert "86753" not in said
 
 

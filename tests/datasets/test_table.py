@@ -368,22 +368,10 @@ def test_a_file_whose_labels_were_charged_is_no_public_test(tmp_path, has):
             with_test(tmp_path, path, ids="row")
 
 
-def test_labels_of_a_public_test_are_public_for_good(tmp_path):
+def test_reading_a_public_test_writes_nothing_beside_it(tmp_path):
     test = many(tmp_path, range(1000, 1040), "test.csv")
-    for _ in range(2):  # and may be a test again
-        assert len(with_test(tmp_path, test, ids="row").test_labels) == 40
-    with open_book(test) as book, pytest.raises(ldp.InvalidArgument, match=r"'income' of .* cannot be a label"):
-        book.check(Columns(label="income", features=["size", "kind"], id_column=None))
-
-
-def test_a_public_test_in_a_folder_that_cannot_be_written_to_is_read_all_the_same(tmp_path, monkeypatch):
-    test = many(tmp_path, range(1000, 1040), "test.csv")
-
-    def refuse(path):
-        raise PermissionError(path)
-
-    monkeypatch.setattr("labeldp.bulk.book.renamed_when_whole", refuse)
     assert len(with_test(tmp_path, test, ids="row").test_labels) == 40
+    assert not list(tmp_path.glob("test.csv.*"))
 
 
 def test_ids_of_a_public_test_must_be_ids(tmp_path):

@@ -65,7 +65,7 @@ def test_a_model_of_other_layers_is_refused(finished, recipe, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [X[:, :, :7], X[:, 0, 0, 0], np.array(["a"] * 3), np.zeros((2, 1, 8, 8), object), X / 255]
+    "wrong", [X[:, :, :7], X[:, 0, 0, 0], np.array(["a"] * 3), np.zeros((2, 1, 8, 8), object), X * 1.0]
 )
 def test_rows_of_another_shape_are_refused(finished, wrong):
     with pytest.raises(InvalidArgument, match="X must be images as the run was trained on"):

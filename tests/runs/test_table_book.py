@@ -123,6 +123,17 @@ def test_a_table_that_has_a_book_is_no_public_test(table, tmp_path):
     refused(tested, tmp_path / "tested", r"labels of .*test\.csv are charged to a ledger .* so they are not public")
 
 
+def test_labels_of_a_public_test_are_public_for_good_once_a_run_has_begun(table, tmp_path):
+    test = people.write(tmp_path / "test.csv", people.columns(60, seed=8) | {"other": ["o"] * 60})
+    tested = recipe_for(table, **{"table.public_test": str(test)})
+    (tmp_path / "file").touch()
+    refused(tested, tmp_path / "file", "a run needs a folder of its own")
+    assert not Path(f"{test}.labels.json").exists()
+    for _ in range(2):  # it may be resumed
+        runs.train(tested, tmp_path / "tested")
+    refused(recipe_for(test), tmp_path / "run", "'income' of .* cannot be a label")
+
+
 def test_named_data_has_no_book(finished):
     assert not list(finished.path.parent.rglob("*.labels.json"))
     assert finished.certificate()["ledger place"] == "given by its owner"

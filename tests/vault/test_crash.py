@@ -459,8 +459,9 @@ def test_a_named_release_comes_back_as_it_was(answered):
 # ---------------------------------------------------------------- a lock that does not hold
 
 
+@pytest.mark.parametrize("name", [None, "a name"])
 @pytest.mark.parametrize("left_by", ["nobody", "a killed process"])
-def test_without_the_lock_two_draws_for_one_charge_are_still_one_answer(memory_folder, outside, fork, left_by):
+def test_without_the_lock_two_draws_for_one_charge_are_still_one_answer(memory_folder, outside, fork, left_by, name):
     path = memory_folder / "ads.ledger"
     create_ledger(path, budget="0.1")
     open_vault(path)
@@ -468,32 +469,34 @@ def test_without_the_lock_two_draws_for_one_charge_are_still_one_answer(memory_f
     def killed():
         vault = open_vault(path)
         Step(Ledger, "charge", "after").arm()
-        randomized_response(vault, None)
+        randomized_response(vault, name)
 
     if left_by == "a killed process":
         assert fork(killed).end()[1] == -signal.SIGKILL
     drawn, go_on = memory_folder / "drawn", memory_folder / "go on"
 
     def slow():
-        vault, write = open_vault(path), Spool.write
+        vault, draw = open_vault(path), Response.draw
 
-        def write_late(*args):
+        def draw_slowly(*args):
             drawn.touch()
             while not go_on.exists():
                 time.sleep(0.001)
-            return write(*args)
+            return draw(*args)
 
-        Spool.write = write_late
-        outside.see(randomized_response(vault, None))
+        Response.draw = draw_slowly
+        outside.see(randomized_response(vault, name))
 
     child = fork(slow)
     while not drawn.exists():
         time.sleep(0.001)
     path.with_name(f"{path.name}-lock").unlink()
-    outside.see(randomized_response(open_vault(path), None))
+    outside.see(randomized_response(open_vault(path), name))
     go_on.touch()
     said, status = child.end()
-    assert status == 1 and "The draw failed inside the vault (LedgerError)" in said
+    assert status == 1 and "TakenOver: Another process went on with entry" in said
+    if name is not None:  # what was handed over is still there
+        outside.see(randomized_response(open_vault(path), name))
     check_what_is_outside(Ledger(path), outside)
     assert len(outside.seen()) == len(charges(Ledger(path))) == 1
 

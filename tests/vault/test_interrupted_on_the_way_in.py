@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import labeldp as ldp
+from labeldp import datasets
 from labeldp.bulk import declared, labels, tables
-from labeldp.datasets import table
+from labeldp.datasets import digits, table
 from labeldp.vault import labels as sealing
 from labeldp.vault import targets
+from labeldp.vault.frames import guarded
 
 LABELS = ["no", "yes", "no", "yes", "yes", "no"]
 SECRETS = ("no,yes,no,yes", "0,1,0,1", "86753.25")
@@ -36,8 +38,13 @@ def read(folder):
     return table.load(folder / "t.csv", label="y", classes=["no", "yes"])
 
 
+def loaded(_folder):
+    return datasets.load("digits")
+
+
 READERS = {
     sealed: (sealing,),
+    loaded: (digits,),
     rounded: (targets,),
     read: (labels, declared, tables),
 }
@@ -97,3 +104,32 @@ def test_no_frame_of_a_failure_on_the_way_in_holds_a_label(tmp_path, reader, kin
             break
         assert not any(secret in seen for secret in SECRETS)
     assert not seen and number > 10  # the last one went through, and every line before it failed once
+
+
+def test_a_process_that_is_told_to_end_ends_with_its_code():
+    with pytest.raises(SystemExit) as ended:
+        guarded(lambda: sys.exit(143), "failed ({})")
+    assert ended.value.code == 143
+
+
+def test_a_failure_of_the_callers_own_keeps_its_frames():
+    def fail():
+        mine = "mine"
+        raise ValueError(mine)
+
+    def work():
+        raise RuntimeError
+
+    try:
+        fail()
+    except ValueError as error:
+        with pytest.raises(ldp.LabelDPError, match=r"failed \(RuntimeError\)"):
+            guarded(work, "failed ({})")
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        assert frame.f_locals["mine"] == "mine"
+
+
+def test_a_file_that_is_gone_is_named():
+    with pytest.raises(FileNotFoundError, match="No such file") as error:
+        guarded(lambda: open("no/such/file"), "failed ({})", passing=(OSError,))  # noqa: SIM115
+    assert error.value.filename == "no/such/file"

@@ -345,7 +345,7 @@ def test_a_person_must_have_a_name(owners):
 
 
 def test_a_number_and_its_text_are_one_person():
-    vault = ldp.LabelVault([0, 1, 1], classes=2, budget="1", owners=np.array([7, "7", "8"], dtype=object))
+    vault = ldp.LabelVault([0, 1, 1], classes=2, budget="1", owners=[np.int64(7), "7", np.str_("8")])
     assert vault.certificate()["people"]["largest number of labels of one person"] == 2
 
 

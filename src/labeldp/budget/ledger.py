@@ -27,7 +27,7 @@ from labeldp.budget.guarantee import Guarantee
 from labeldp.budget.history import GENESIS, Entry, History, canonical, chained, guarantee_of, link, plain
 from labeldp.budget.runs import Runs
 from labeldp.budget.storage import connect, locked, patiently, sync_folder
-from labeldp.errors import BudgetExhausted, InvalidArgument, LedgerError
+from labeldp.errors import BudgetExhausted, InvalidArgument, LedgerError, TakenOver
 
 FORMAT = 1
 APPLICATION_ID = 0x4C444C47  # "LDLG", so that `file` and we can tell a ledger from another database
@@ -266,10 +266,8 @@ class Ledger:
             number = self._history.names.get(name)
             return None if number is None else _entry(db, number)
 
-    def charge(
-        self, request: dict[str, Any], extra: dict[str, Any], runs: Runs, cost: Guarantee, attempt: str | None = None
-    ) -> Entry:
-        """Charge rows for a request, durably, or raise BudgetExhausted and change nothing; see `draw_again` for `attempt`."""
+    def charge(self, request: dict[str, Any], extra: dict[str, Any], runs: Runs, cost: Guarantee) -> Entry:
+        """Charge rows for a request, durably, or raise BudgetExhausted and change nothing."""
         body = {"kind": "charge", "request": request, **extra, "cost": _readable(cost), "time": _now()}
         with self._write() as db:
             budget = self._history.budget
@@ -279,32 +277,23 @@ class Ledger:
                 left = Guarantee(max(0, budget.epsilon_units - epsilon), max(0, budget.delta_units - delta))
                 raise refusal(cost, left, budget)
             entry = self._append(db, body, runs)
-            db.execute("INSERT INTO progress VALUES (?, 'charged', ?)", (entry.number, attempt))
+            db.execute("INSERT INTO progress (number, state) VALUES (?, 'charged')", (entry.number,))
             return entry
 
-    def draw_again(self, entry: Entry, attempt: str) -> None:
-        """Note the attempt that draws for an entry that was left charged: no earlier one can spool its draw from now on."""
-        with self._write() as db:
-            self._advance(db, entry, "spooled = ?", (attempt,), was="state = 'charged'")
+    def check_not_taken_over(self, entry: Entry) -> None:
+        """Raise if an entry that this process draws for is not waiting for a draw any more."""
+        if self.progress(entry)[0] != "charged":
+            raise _taken_over(entry)
 
-    def mark_spooled(self, entry: Entry, digest: str, attempt: str | None = None) -> None:
-        """Note that the release of an entry lies in the spool, whole; of an attempt only if it is the latest one."""
+    def mark_spooled(self, entry: Entry, digest: str) -> None:
+        """Note that the release of an entry lies in the spool, whole. Once: if the lock fails, one of two draws is refused."""
         with self._write() as db:
-            was = "state = 'charged' AND spooled = ?" if attempt else "state = 'charged'"
-            was_of = (attempt,) if attempt else ()
-            self._advance(db, entry, "state = 'spooled', spooled = ?", (digest,), was=was, was_of=was_of)
-
-    @staticmethod
-    def _advance(
-        db: sqlite3.Connection, entry: Entry, to: str, to_of: tuple[str, ...], *, was: str, was_of: tuple[str, ...] = ()
-    ) -> None:
-        """Take a step only from where this query thinks it is, so that two never go on with one entry, if the lock fails."""
-        done = db.execute(f"UPDATE progress SET {to} WHERE number = ? AND {was}", (*to_of, entry.number, *was_of))
-        if done.rowcount != 1:
-            raise LedgerError(
-                f"Another process went on with entry {entry.number} while it was drawn for here, so this draw is lost: the "
-                "ledger's lock did not hold. Do not delete LEDGER-lock; mount the ledger's folder rather than the file."
+            done = db.execute(
+                "UPDATE progress SET state = 'spooled', spooled = ? WHERE number = ? AND state = 'charged'",
+                (digest, entry.number),
             )
+            if done.rowcount != 1:
+                raise _taken_over(entry)
 
     def mark_handed_over(self, entry: Entry) -> None:
         """Note that the release of an entry left the vault: the same request is from now on a new query."""
@@ -317,7 +306,7 @@ class Ledger:
             row = db.execute("SELECT state, spooled FROM progress WHERE number = ?", (entry.number,)).fetchone()
         if row is None:
             raise LedgerError(f"Entry {entry.number} of this ledger is not a query.")
-        return row[0], None if row[0] == "charged" else row[1]
+        return row[0], row[1]
 
     # ---- tamper evidence ---------------------------------------------------------------------------------------------
 
@@ -450,6 +439,14 @@ def refusal(cost: Guarantee, left: Guarantee, budget: Guarantee) -> BudgetExhaus
     return BudgetExhausted(
         f"This query needs {cost}, but {left} of {budget} is left for these rows. Use rows not yet queried, ask for less, or "
         "ask the label owner to raise this ledger's limit."
+    )
+
+
+def _taken_over(entry: Entry) -> TakenOver:
+    return TakenOver(
+        f"Another process went on with entry {entry.number} while it was drawn for here, so this draw is lost: the ledger's "
+        "lock did not hold. Do not delete LEDGER-lock, and mount the ledger's folder rather than its file. Asked by its name, "
+        "the query is answered from the spool; without one, asking again is another charge."
     )
 
 

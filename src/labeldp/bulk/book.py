@@ -6,11 +6,12 @@ ledger or under other ids, and a column could be a label in one run and a featur
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +24,7 @@ from labeldp.errors import InvalidArgument, LedgerError
 from labeldp.files import renamed_when_whole
 
 FORMAT = "labeldp-book-1"
+MUST_NOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS)
 Span = tuple[int, int]
 
 
@@ -137,14 +139,27 @@ class Book:
             noted._write()
 
     def note_public(self, column: str) -> None:
-        """Write down that a column was read as it is, as the labels of a public test are: it is no label any more.
+        """Write down that a column is read as it is, as the labels of a public test are: it is no label any more.
 
-        In a folder that cannot be written to there is no book, and so no later charge either.
+        Where the folder must not be written to, nothing is: a file that others gave us keeps no book of ours.
         """
+        self.check_public()
         noted = replace(self, features=_with(self.features, [column]))
         if noted != self:
-            with suppress(OSError):
+            try:
                 noted._write()
+            except OSError as error:
+                if error.errno not in MUST_NOT_WRITE:
+                    raise
+
+    def check_public(self) -> None:
+        """Raise if labels of the file were ever charged: then they are not public."""
+        beside = ledger_beside(self.data)
+        if self.labels or beside.exists():
+            raise InvalidArgument(
+                f"the labels of {self.data} are charged to a ledger ({self.ledger or beside}), so they are not public: give "
+                "another file as the public test."
+            )
 
     def _write(self) -> None:
         path = book_beside(self.data)

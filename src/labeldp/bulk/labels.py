@@ -40,6 +40,7 @@ def read_labels(
     column, problem = guarded(
         lambda: _try_to_read(table, needed, classes, missing, advance),
         f"The labels of {table.path} could not be read ({{}}). Nothing was charged.",
+        passing=(OSError,),
     )
     if column is None:
         raise problem

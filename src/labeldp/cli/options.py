@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -37,6 +37,10 @@ ledger_option = click.option(
 )
 
 
+NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,"]*?))\s*(,|$)')
+"""A name in a list: in quotes it keeps its spaces and commas."""
+
+
 class Stopped(click.ClickException):
     """Ctrl-C was pressed: no error, but not done either. The message says how to go on."""
 
@@ -58,9 +62,14 @@ class ClassList(click.ParamType[Any]):
             if not 2 <= int(value) <= MAX_CLASSES:
                 self.fail(f"a count of classes must be between 2 and {MAX_CLASSES:,}, got {value}.", param, ctx)
             return int(value)
-        names = next(csv.reader([value], skipinitialspace=True))
-        if '"' not in value:  # a name in quotes keeps its spaces
-            names = [name.strip() for name in names]
+        names, at, more = [], 0, ","
+        while more:
+            found = NAME.match(value, at)
+            if found is None:
+                self.fail('a name that holds a comma or a quote stands in quotes, "yes, please".', param, ctx)
+            quoted, plain, more = found.groups()
+            names.append(plain if quoted is None else quoted.replace('""', '"'))
+            at = found.end()
         if len(names) < 2 or not all(names):
             self.fail("give a count, such as 10, or at least two names, such as no,yes.", param, ctx)
         if len(set(names)) < len(names):

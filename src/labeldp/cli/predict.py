@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from labeldp.runs import Run
 
 TABLES = (".csv", ".parquet")
+FLOATS = (np.float32, np.float64)
+ROWS_AT_ONCE = 10_000
 
 
 @click.command()
@@ -39,12 +41,11 @@ def predict(run: Path, data: str | None, data_dir: Path | None, out: Path) -> No
     loaded = load(run)
     X, ids = _rows(loaded, data, data_dir or loaded.data_dir)
     probabilities = loaded.predict_proba(X)
-    columns = {
-        "row": np.arange(len(probabilities)),
-        **ids,
-        "predicted": np.array(loaded.classes)[probabilities.argmax(axis=1)],
-        **{f"p({name})": probabilities[:, number] for number, name in enumerate(loaded.classes)},
-    }
+    chances = {f"p({name})": probabilities[:, number] for number, name in enumerate(loaded.classes)}
+    predicted = np.array(loaded.classes)[probabilities.argmax(axis=1)]
+    columns = {"row": np.arange(len(probabilities)), "predicted": predicted, **chances}
+    ids = {f"id:{name}" if name in columns else name: cells for name, cells in ids.items()}
+    columns = {"row": columns.pop("row"), **ids, **columns}
     with renamed_when_whole(out) as file:
         (_write_parquet if out.suffix.lower() == ".parquet" else _write_csv)(file, columns)
     student = f" and its student {loaded.recipe.student.model}" if loaded.recipe.student is not None else ""
@@ -58,8 +59,10 @@ def _write_csv(file: BinaryIO, columns: dict[str, Any]) -> None:
     text = io.TextIOWrapper(file, newline="", encoding="utf-8")
     writer = csv.writer(text)
     writer.writerow(columns)
-    shown = [[f"{x:.6g}" for x in cells] if name.startswith("p(") else list(cells) for name, cells in columns.items()]
-    writer.writerows(zip(*shown, strict=True))
+    for at in range(0, len(columns["row"]), ROWS_AT_ONCE):
+        cells = [column[at : at + ROWS_AT_ONCE] for column in columns.values()]
+        shown = [[f"{x:.6g}" for x in each] if getattr(each, "dtype", None) in FLOATS else list(each) for each in cells]
+        writer.writerows(zip(*shown, strict=True))
     text.detach()  # flushed, and the file left open
 
 

@@ -58,6 +58,7 @@ class ResumedByOut(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(args)
         try:
+            self._check_said_once(ctx, words)
             return super().parse_args(ctx, args)
         except click.MissingParameter:
             options, others, _ = self.make_parser(ctx).parse_args(words)
@@ -65,6 +66,12 @@ class ResumedByOut(click.Command):
                 raise
             out = Path(others[0] if others else "RUN")
             raise click.UsageError(f"--resume goes on with the run that --out names: {_resume(out)}", ctx) from None
+
+    def _check_said_once(self, ctx: click.Context, args: list[str]) -> None:
+        """Raise where two epsilons are given: of other options the last one counts, but this one is charged."""
+        given = [option.name for option in self.make_parser(ctx).parse_args(list(args))[2]]
+        if given.count("epsilon") > 1:
+            raise click.UsageError("--epsilon is said twice: say it once.", ctx)
 
 
 @click.command(cls=ResumedByOut)

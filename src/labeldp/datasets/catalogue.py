@@ -9,7 +9,8 @@ from typing import Any
 
 from labeldp.datasets import cifar, digits, idx, movielens, surveys
 from labeldp.datasets.dataset import Dataset
-from labeldp.errors import InvalidArgument
+from labeldp.errors import InvalidArgument, LabelDPError
+from labeldp.vault.frames import guarded
 
 Loader = Callable[[str, str | os.PathLike[str] | None], Dataset]
 
@@ -64,7 +65,9 @@ def load(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Datase
     1437
     """
     check_known(name)
-    return LOADERS[name](name, data_dir)
+    return guarded(
+        lambda: LOADERS[name](name, data_dir), f"{name} could not be read ({{}}).", passing=(LabelDPError, OSError)
+    )
 
 
 def check_known(name: Any, *, must_be: str = "the dataset's name must be") -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labeldp import checks
 from labeldp.bulk.arrow import pa
-from labeldp.bulk.book import Book, ledger_beside, open_book
+from labeldp.bulk.book import open_book
 from labeldp.bulk.declared import MISSING, DeclaredClasses
 from labeldp.bulk.labels import LabelColumn, read_labels
 from labeldp.bulk.tables import Table, open_table
@@ -94,10 +94,9 @@ def load(
     if public_test is not None:
         test = open_table(Path(public_test))
         with open_book(test.path) as book:
-            _check_public(book)
-            X_test = _test_rows(test, inputs, X=X, id_column=id_column, ids=ids)
-            test_labels = _public_labels(test, label, declared)
-            book.note_public(label)
+            book.check_public()
+        X_test = _test_rows(test, inputs, X=X, id_column=id_column, ids=ids)
+        test_labels = _public_labels(test, label, declared)
     return Dataset(
         table.path.name,
         X=X,
@@ -176,16 +175,6 @@ def _frame(arrow: Any, inputs: dict[str, Any], table: Table) -> DataFrame:
     return columns.pd.DataFrame(
         {name: columns.read(arrow.column(name), how, source=table.path) for name, how in described.items()}
     )
-
-
-def _check_public(book: Book) -> None:
-    """Raise if labels of a file were ever charged: then they are not public."""
-    beside = ledger_beside(book.data)
-    if book.labels or beside.exists():
-        raise InvalidArgument(
-            f"the labels of {book.data} are charged to a ledger ({book.ledger or beside}), so they are not public: give "
-            "another file as the public test."
-        )
 
 
 def _test_rows(

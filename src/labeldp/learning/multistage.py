@@ -46,6 +46,7 @@ Record = dict[str, Any]
 Answer = TypeVar("Answer", Release, HistogramRelease)
 
 HOLD_OUT, COUNTS = "release-hold-out", "release-clusters"
+OF_A_LEARNER = ("learns_from", "check", "fit", "predict_proba", "ask_once")
 
 
 @dataclass
@@ -124,13 +125,12 @@ class MultiStage:
             raise InvalidArgument("prior and clusters are two answers to one question: give one of them.")
         if not 0 < self.temperature < float("inf"):
             raise InvalidArgument(f"temperature must be a finite number > 0, got {self.temperature}.")
-        if isinstance(self.hold_out, str) or not 0 <= self.hold_out < 1 or not 0 <= self.prior_weight <= 1:
-            raise InvalidArgument(
-                f"hold_out must lie in [0, 1) and prior_weight in [0, 1]; got {self.hold_out!r} and {self.prior_weight!r}."
-            )
+        checks.share(hold_out=self.hold_out, below_one=True)
+        checks.share(prior_weight=self.prior_weight)
         if not callable(self.mechanism):
             raise InvalidArgument(
-                f"mechanism must make a mechanism from an epsilon, such as ldp.GroupedResponse itself; got {self.mechanism!r}."
+                "mechanism must make a mechanism from an epsilon, such as ldp.GroupedResponse itself; got "
+                f"{type(self.mechanism).__name__}."
             )
         if self.filter is not None:
             checks.one_of(("floor", "round"), filter=self.filter)
@@ -402,9 +402,9 @@ class MultiStage:
         given = list(self.learner) if isinstance(self.learner, Sequence) else [self.learner] * self.trainings
         if len(given) != self.trainings:
             raise InvalidArgument(f"learner must be one, or one per stage ({self.trainings}); got {len(given)}.")
-        if strangers := [each for each in given if not isinstance(each, Learner)]:
+        if strangers := [each for each in given if not all(hasattr(each, name) for name in OF_A_LEARNER)]:
             raise InvalidArgument(
-                "learner must learn from releases, as TorchLearner(module) and sklearn's LabelDPClassifier do; got "
+                "learner must learn from releases, as TorchLearner(module) and SklearnLearner(estimator) do; got "
                 f"{type(strangers[0]).__name__}."
             )
         return [copy.deepcopy(each) for each in given]
@@ -455,6 +455,8 @@ class MultiStage:
             _check_law(RandomizedResponse(epsilon), n_classes)
         if len(X) != n_rows:
             raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
+        if getattr(learners[0], "needs_finite", False):
+            checks.finite_rows(X, use)
         for learner in learners:
             learner.check(X, n_classes)
             if self.clusters is not None and self.learn_counts and not getattr(learner, "takes_beliefs", True):

@@ -209,6 +209,8 @@ class Pupil:
                 f"{stages}."
             )
         self.learner.check(self.X, n_classes)
+        if getattr(self.learner, "needs_finite", False):
+            checks.finite_rows(self.X, np.arange(n_rows))
         if self.loss == "likelihood" and learns_counts:
             raise InvalidArgument(NO_LIKELIHOOD)
         if self.loss == "likelihood" and self.learner.learns_from == "labels" and not reports_labels:

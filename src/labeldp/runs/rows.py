@@ -37,14 +37,16 @@ def column(path: Path, name: str | None) -> dict[str, list[Any]]:
 
 
 def check_images(X: Any, inputs: Inputs) -> None:
-    """Raise unless X holds images as a run was trained on: bytes, of the same shape."""
+    """Raise unless X holds images as a run was trained on: of the same shape, bytes or, as floats, between 0 and 1."""
     if inputs["kind"] != "image":
         return
-    shape = tuple(inputs["shape"])
-    if not isinstance(X, np.ndarray) or X.shape[1:] != shape or X.dtype != np.uint8:
-        got = f"{X.dtype} of shape {X.shape}" if isinstance(X, np.ndarray) else type(X).__name__
+    shape, kind = tuple(inputs["shape"]), str(getattr(X, "dtype", type(X).__name__)).removeprefix("torch.")
+    fits = tuple(getattr(X, "shape", ()))[1:] == shape
+    if not fits or not (kind == "uint8" or (kind in ("float32", "float64") and bool(((X >= 0) & (X <= 1)).all()))):
+        got = f"{kind} of shape {tuple(X.shape)}" if hasattr(X, "shape") else kind
         raise InvalidArgument(
-            f"X must be images as the run was trained on, bytes (uint8) of shape {('n', *shape)}; got {got}."
+            f"X must be images as the run was trained on, bytes (uint8) of shape {('n', *shape)}, or floats between 0 and 1; "
+            f"got {got}."
         )
 
 

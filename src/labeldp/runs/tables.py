@@ -84,6 +84,16 @@ def open_book(recipe: Recipe, data_dir: Path | None) -> Iterator[Book | None]:
         yield opened
 
 
+def note_public_test(recipe: Recipe, data_dir: Path | None) -> None:
+    """Write into the book of a public test that its labels are read as they are, before any figure tells of them."""
+    if recipe.table is None or (path := public_test_of(recipe, data_dir)) is None:
+        return
+    from labeldp.bulk import book
+
+    with book.open_book(path) as opened:
+        opened.note_public(recipe.table.label)
+
+
 def columns_of(recipe: Recipe, data: Dataset) -> Columns:
     """Return what a recipe makes of its file's columns."""
     from labeldp.bulk.book import Columns

@@ -67,6 +67,7 @@ def train(
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
     first, folder = processes.is_global_zero, RunFolder(out)
+    folder.check_can_be_made()
     sealed = _load(recipe, data_dir)
     sealed = sealed if first else sealed.only_public()
     recipe = stage_0.settled(recipe, sealed.inputs)
@@ -85,6 +86,7 @@ def train(
     facts = learners.once(
         processes, lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch)
     )
+    learners.once(processes, lambda: tables.note_public_test(recipe, data_dir))
     with folder.locked() if first else nullcontext():
         if clusters is not None and first:
             multistage.clusters = stage_0.prior_of(recipe, folder.keep_clusters(clusters))
@@ -147,6 +149,7 @@ def train_again(
     _begin(multistage, recipe, data, data_dir, cache, watch, processes)
     multistage.pupil = students.of(recipe, unlabelled, processes)
     facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
+    learners.once(processes, lambda: tables.note_public_test(recipe, data_dir))
     first = processes.is_global_zero
     with folder.locked() if first else nullcontext():
         journal = _journal(folder, watch, None, facts) if first else None
@@ -310,7 +313,6 @@ def _begun(
             book.check(tables.columns_of(recipe, data))
         if folder.exists:
             return _gone_on(folder, recipe, data, public, ledger, new_facts, otherwise, book)
-        folder.check_can_be_made()
         if any(folder.path.glob("release-*")):
             raise InvalidArgument(
                 f"{folder.path} holds releases of a run that is not there any more, whose charges a new certificate would not "

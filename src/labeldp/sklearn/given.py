@@ -25,6 +25,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from labeldp.errors import InvalidArgument, InvalidLabels, TrustError
 from labeldp.sklearn.rows import Rows, taken
 from labeldp.vault import LabelVault, Release, SealedColumn
+from labeldp.vault.frames import guarded
 from labeldp.vault.labels import Unsealed
 from labeldp.vault.sealed import SEALED
 
@@ -93,7 +94,8 @@ def opened(
     inner = estimator.estimator
     if isinstance(inner, type) or not hasattr(inner, "fit"):
         raise InvalidArgument(
-            f"estimator must be one of scikit-learn's, such as LogisticRegression(), with brackets; got {inner!r:.80}."
+            f"estimator must be one of scikit-learn's, such as LogisticRegression(), with brackets; got "
+            f"{f'the class {inner.__name__}' if isinstance(inner, type) else type(inner).__name__}."
         )
     if y is None:
         raise InvalidArgument(
@@ -152,7 +154,7 @@ def _weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
 
 def _column(y: Unsealed) -> Unsealed:
     """Return labels as scikit-learn reads them: a column, also from a table with one, of which it warns."""
-    column, problem = _try_to_read(y)
+    column, problem = guarded(lambda: _try_to_read(y), "y could not be read ({}).")
     if column is None:
         raise InvalidLabels(problem)
     if problem:

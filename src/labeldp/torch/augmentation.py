@@ -35,10 +35,9 @@ class Augmentation:
 
     def check(self, sides: tuple[int, ...]) -> None:
         """Raise unless some of each image is left."""
-        if 2 * self.crop > min(sides) or self.cutout >= min(sides):
+        if self.crop >= min(sides) or self.cutout > min(sides):
             raise InvalidArgument(
-                f"crop must be at most half the images' sides, {sides}, and cutout less than them; got {self.crop} and "
-                f"{self.cutout}."
+                f"crop must be less than the images' sides, {sides}, and cutout no more; got {self.crop} and {self.cutout}."
             )
 
     def __bool__(self) -> bool:

@@ -13,7 +13,6 @@ from torch import Tensor
 from labeldp.errors import InvalidArgument
 
 SHUFFLE, MIXUP, TORCH = 1, 2, 3
-ROWS_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +67,6 @@ def gather(X: Any, rows: Any, device: torch.device) -> Tensor:
         return X[rows].to(device)
     taken = np.ascontiguousarray(X[rows])
     return torch.from_numpy(taken if taken.flags.writeable else taken.copy()).to(device)
-
-
-def all_finite(X: Any) -> bool:
-    """Tell whether all numbers are finite, reading some rows at a time: X may lie on a disk."""
-    if not (X.is_floating_point() if isinstance(X, Tensor) else np.asarray(X[:1]).dtype.kind == "f"):
-        return True
-    finite = torch.isfinite if isinstance(X, Tensor) else np.isfinite
-    return all(bool(finite(X[at : at + ROWS_AT_ONCE]).all()) for at in range(0, len(X), ROWS_AT_ONCE))
 
 
 def as_input(taken: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from labeldp.learning.learner import PRECISIONS, Examples, Watch
 from labeldp.torch import checkpoints
 from labeldp.torch.augmentation import Augmentation, variants
 from labeldp.torch.averaging import WeightAverage
-from labeldp.torch.batches import Batches, all_finite, as_input, gather, torch_seed
+from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
 from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
@@ -64,6 +64,9 @@ class TorchLearner:
     fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
         Tried on CPUs, alone and with two processes. Not tried on a GPU.
     """
+
+    needs_finite = True
+    """One number that is none would be in all weights after a step."""
 
     def __init__(
         self,
@@ -154,8 +157,6 @@ class TorchLearner:
                 raise InvalidArgument(
                     f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}."
                 )
-        if not all_finite(X):
-            raise InvalidArgument("X must be finite: some of its numbers are missing (NaN) or infinite.")
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ The caller holds the ledger's exclusive lock, so an entry that is charged but no
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -55,12 +54,9 @@ def answer(ledger: Ledger, spool: Spool, question: Question[T]) -> T:
         prepared = question.prepare(question.notes["dealing"] if entry is None else entry.body["dealing"])
         if entry is not None and prepared.runs.digest() != entry.runs.digest():
             entry, prepared = None, question.prepare(question.notes["dealing"])  # not what the earlier charge covers
-        attempt = uuid.uuid4().hex
         if entry is None:
-            entry = ledger.charge(question.request, question.notes, prepared.runs, question.cost, attempt)
-        else:
-            ledger.draw_again(entry, attempt)
-        release = _draw_and_spool(ledger, spool, entry, prepared, attempt)
+            entry = ledger.charge(question.request, question.notes, prepared.runs, question.cost)
+        release = _draw_and_spool(ledger, spool, entry, prepared)
     ledger.mark_handed_over(entry)
     spool.settle(entry)
     return release
@@ -80,15 +76,16 @@ def _earlier(ledger: Ledger, request: dict[str, Any]) -> tuple[Entry | None, str
     return (None, None, None) if entry is None else (entry, *ledger.progress(entry))
 
 
-def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T], attempt: str) -> T:
+def _draw_and_spool(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:
     return guarded(
-        lambda: _drawn_and_spooled(ledger, spool, entry, prepared, attempt),
+        lambda: _drawn_and_spooled(ledger, spool, entry, prepared),
         f"{DRAW_FAILED} after it was charged (ledger entry {entry.number}). Nothing was handed over: ask the same again, and "
         "it is completed under the same charge.",
     )
 
 
-def _drawn_and_spooled(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T], attempt: str) -> T:
+def _drawn_and_spooled(ledger: Ledger, spool: Spool, entry: Entry, prepared: Prepared[T]) -> T:
     release = prepared.draw(Receipt.of_entry(entry, ledger.id))
-    ledger.mark_spooled(entry, spool.write(entry, release), attempt)
+    ledger.check_not_taken_over(entry)  # or what the other process spooled would be written over
+    ledger.mark_spooled(entry, spool.write(entry, release))
     return release

@@ -275,7 +275,9 @@ def people_numbers(owners: Sequence[Any], n_rows: int) -> NDArray[np.int64]:
 
 def _names(what: str, given: Any, n_rows: int) -> list[str]:
     array = np.asarray(given, dtype=object) if not isinstance(given, np.ndarray) else given
-    items = array.tolist() if array.ndim == 1 else None
+    items = (
+        [item.item() if isinstance(item, np.generic) else item for item in array.tolist()] if array.ndim == 1 else None
+    )
     if items is None or len(items) != n_rows:
         raise InvalidArgument(f"{what} must be a column with one for each row ({n_rows}).")
     if not set(map(type, items)) <= {str, int}:
