@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import labeldp as ldp
+from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
 from labeldp.torch import Augmentation, TorchLearner, models
 from labeldp.torch.averaging import WeightAverage
@@ -538,3 +539,13 @@ def test_a_number_that_is_none_is_found_wherever_it_is_before_anything_is_asked(
     with pytest.raises(ldp.InvalidArgument, match="finite"):
         ldp.MultiStage(learner, stages=1).fit(X, vault, "1")
     assert str(vault.spent()) == "epsilon 0"
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float64])
+def test_numbers_of_any_precision_are_looked_at(dtype):
+    X = torch.zeros(3, 2, dtype=dtype) if isinstance(dtype, torch.dtype) else np.zeros((3, 2), dtype)
+    checks.finite_rows(X, np.arange(3))
+    X[1, 1] = float("inf")
+    checks.finite_rows(X, np.array([0, 2]))
+    with pytest.raises(InvalidArgument, match="X must be finite"):
+        checks.finite_rows(X, np.arange(3))
