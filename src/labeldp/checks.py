@@ -43,7 +43,7 @@ def share(*, below_one: bool = False, **named: Any) -> float:
     ((name, value),) = named.items()
     if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1 or (below_one and value == 1):
         got = value if isinstance(value, (int, float)) else type(value).__name__
-        raise InvalidArgument(f"{name} must be a number in [0, 1{')' if below_one else ']'}, got {got}.")
+        raise InvalidArgument(f"{name} must {'lie in [0, 1)' if below_one else 'be between 0 and 1'}, got {got}.")
     return float(value)
 
 

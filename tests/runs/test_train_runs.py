@@ -164,7 +164,7 @@ DOOMED = [
     ({"training.crop": -1}, "crop"),
     ({"release.stages": 0}, "stages must be at least 1"),
     ({"release.stages": 201}, "rows are too few to give each of 201 stages at least one"),
-    ({"release.hold_out": 1.0}, "hold_out must be a number in [0, 1), got 1.0."),
+    ({"release.hold_out": 1.0}, "hold_out must lie in [0, 1)"),
     ({"release.hold_out": 0.999}, "200 rows are too few"),
     ({"release.split": [0.5, 0.6]}, "split must be 2 positive shares"),
     ({"rows": 0}, "rows must be between 1 and 1437"),

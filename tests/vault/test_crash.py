@@ -202,68 +202,64 @@ def check_dealing(release, entry: Entry):
         assert release.groups.assignment(every).tolist() == dealt.assignment(every).tolist()
 
 
-def test_a_release_left_in_the_spool_unnoted_is_handed_out_as_it_is(memory_folder, outside, fork):
-    path = memory_folder / "ads.ledger"
-    create_ledger(path, budget="20")
-    open_vault(path)
+@pytest.fixture
+def new_ledger(memory_folder):
+    """Make a ledger of a budget that knows the dataset; return its path."""
 
-    def killed():
-        vault = open_vault(path)
-        Step(Spool, "write", "after").arm()
-        randomized_response(vault, None)
+    def made(budget):
+        path = memory_folder / "ads.ledger"
+        create_ledger(path, budget=budget)
+        open_vault(path)
+        return path
 
+    return made
+
+
+@pytest.fixture
+def killed(fork):
+    """Let a child ask a question, and kill itself at a step."""
+
+    def asked(step, path, question, name):
+        def act():
+            vault = open_vault(path)
+            step.arm()
+            question(vault, name)
+
+        assert fork(act).end()[1] == -signal.SIGKILL
+
+    return asked
+
+
+def test_a_release_left_in_the_spool_unnoted_is_handed_out_as_it_is(new_ledger, killed):
+    path = new_ledger("20")
     for _ in range(5):  # 30 reports among 4 classes are never the same by chance (below 1e-15)
-        assert fork(killed).end()[1] == -signal.SIGKILL
+        killed(Step(Spool, "write", "after"), path, randomized_response, None)
         entry = charges(Ledger(path))[-1]
         assert Ledger(path).progress(entry) == ("charged", None)
         left = np.load(path.with_name(path.name + ".spool") / f"{entry.number:06d}.npz")["reports"].tolist()
         assert answer_of(randomized_response(open_vault(path), None)) == left
 
 
-def test_what_a_killed_process_left_half_written_is_cleared_away(memory_folder, fork):
-    path = memory_folder / "ads.ledger"
-    create_ledger(path, budget="20")
-    open_vault(path)
-
-    def killed():
-        vault = open_vault(path)
-        Step(os, "replace", "before").arm()
-        randomized_response(vault, "a name")
-
-    assert fork(killed).end()[1] == -signal.SIGKILL
+def test_what_a_killed_process_left_half_written_is_cleared_away(new_ledger, killed):
+    path = new_ledger("20")
+    killed(Step(os, "replace", "before"), path, randomized_response, "a name")
     spool = path.with_name(path.name + ".spool")
     assert [file.suffix for file in spool.iterdir()] == [".new"]
     randomized_response(open_vault(path), "a name")
     assert sorted(file.suffix for file in spool.iterdir()) == [".json", ".npz"]
 
 
-def test_a_query_interrupted_in_an_exhausted_ledger_is_still_finished(memory_folder, fork):
-    path = memory_folder / "ads.ledger"
-    create_ledger(path, budget="0.1")
-    open_vault(path)
-
-    def killed():
-        vault = open_vault(path)
-        Step(Ledger, "charge", "after").arm()
-        randomized_response(vault, None)
-
-    assert fork(killed).end()[1] == -signal.SIGKILL
+def test_a_query_interrupted_in_an_exhausted_ledger_is_still_finished(new_ledger, killed):
+    path = new_ledger("0.1")
+    killed(Step(Ledger, "charge", "after"), path, randomized_response, None)
     assert len(randomized_response(open_vault(path), None)) == 30
     with pytest.raises(ldp.BudgetExhausted):
         randomized_response(open_vault(path), None)
 
 
-def test_an_interrupted_query_waits_while_others_are_answered(memory_folder, fork):
-    path = memory_folder / "ads.ledger"
-    create_ledger(path, budget="20")
-    open_vault(path)
-
-    def killed():
-        vault = open_vault(path)
-        Step(Ledger, "charge", "after").arm()
-        grouped_response(vault, None)
-
-    assert fork(killed).end()[1] == -signal.SIGKILL
+def test_an_interrupted_query_waits_while_others_are_answered(new_ledger, killed):
+    path = new_ledger("20")
+    killed(Step(Ledger, "charge", "after"), path, grouped_response, None)
     waiting = charges(Ledger(path))[-1]
     vault = open_vault(path)
     assert histogram(vault, None).receipt.ledger["entry"] > waiting.number
@@ -461,18 +457,12 @@ def test_a_named_release_comes_back_as_it_was(answered):
 
 @pytest.mark.parametrize("name", [None, "a name"])
 @pytest.mark.parametrize("left_by", ["nobody", "a killed process"])
-def test_without_the_lock_two_draws_for_one_charge_are_still_one_answer(memory_folder, outside, fork, left_by, name):
-    path = memory_folder / "ads.ledger"
-    create_ledger(path, budget="0.1")
-    open_vault(path)
-
-    def killed():
-        vault = open_vault(path)
-        Step(Ledger, "charge", "after").arm()
-        randomized_response(vault, name)
-
+def test_without_the_lock_two_draws_for_one_charge_are_still_one_answer(
+    memory_folder, new_ledger, outside, fork, killed, left_by, name
+):
+    path = new_ledger("0.1")
     if left_by == "a killed process":
-        assert fork(killed).end()[1] == -signal.SIGKILL
+        killed(Step(Ledger, "charge", "after"), path, randomized_response, name)
     drawn, go_on = memory_folder / "drawn", memory_folder / "go on"
 
     def slow():

@@ -52,8 +52,8 @@ TELLS_NOTHING = 0.5
 """An interval of an accuracy that is wider says next to nothing of it."""
 
 
-class ResumedByOut(click.Command):
-    """Says what to type where a run is to be resumed and --out does not name it."""
+class TrainCommand(click.Command):
+    """Takes one epsilon, and says what to type where a run is to be resumed and --out does not name it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(args)
@@ -74,7 +74,7 @@ class ResumedByOut(click.Command):
             raise click.UsageError("--epsilon is said twice: say it once.", ctx)
 
 
-@click.command(cls=ResumedByOut)
+@click.command(cls=TrainCommand)
 @click.option(
     "--recipe", "recipe_file", type=click.Path(path_type=Path), help="A recipe in TOML; other options override it."
 )

@@ -171,8 +171,7 @@ class Lesson:
 def _check_settings(rounds: int, share: float, loss: str) -> None:
     checks.integer(rounds=rounds, at_least=1)
     checks.one_of(LOSSES, loss=loss)
-    if not 0 <= share <= 1:
-        raise InvalidArgument(f"share must be between 0 and 1, got {share}.")
+    checks.share(share=share)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

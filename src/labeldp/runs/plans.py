@@ -178,8 +178,7 @@ class Student:
             checks.one_of(LOSSES, **{"student.loss": self.loss})
         if self.shift is not None:
             checks.integer(**{"student.shift": self.shift}, at_least=0)
-        if not 0 <= self.teachers_share <= 1:
-            raise InvalidArgument(f"student.share must be between 0 and 1, got {self.share}.")
+        checks.share(**{"student.share": self.teachers_share}, below_one=False)
 
     @property
     def teachers_share(self) -> float:
