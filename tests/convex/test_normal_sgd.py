@@ -15,7 +15,7 @@ from labeldp import convex
 from labeldp.budget import Guarantee
 from labeldp.convex import Absolute, Ball, Box, GivenLoss, Hinge, Logistic, Simplex, Softmax, Squared, bounds
 from labeldp.convex.linear import LinearLoss
-from labeldp.convex.spans import OneTable, TablePerRow, class_slopes, orthonormal, span_of
+from labeldp.convex.spans import OneTable, TablePerRow, orthonormal, span_of
 from labeldp.errors import BudgetExhausted, InvalidArgument
 from labeldp.mechanisms.normal import largest_squared_distance
 from labeldp.randomness import InsecureBits
@@ -122,7 +122,7 @@ def noise_directions(span, loss, w, x, furthest):
         expected = float(span.response.grid) * np.linalg.norm(x) / loss.norm_bound
     else:
         linear, norm = isinstance(loss, LinearLoss), np.linalg.norm(x)
-        vectors = class_slopes(loss, loss.scores(w, x[None])) if linear else loss.gradients(w, x[None])
+        vectors = loss.class_slopes(loss.scores(w, x[None])) if linear else loss.gradients(w, x[None])
         basis = orthonormal(vectors - vectors.mean(axis=1, keepdims=True), span.response.dimension)[0][0]
         if linear:
             basis = np.einsum("rm,d->rmd", basis, x / norm if norm else x).reshape(len(basis), -1)

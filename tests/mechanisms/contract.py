@@ -42,10 +42,6 @@ def exact_bound(epsilon) -> Fraction:
     return Fraction(int(mp.floor(mp.mpf(low) * 10**40)), 10**40)
 
 
-def law_of_draws(law):
-    return {report: float(chance) for report, chance in law.items()}
-
-
 class LocalContract:
     """Subclass and say how to make the mechanism for an epsilon and a number of classes."""
 

@@ -86,7 +86,7 @@ def check_the_books(ledger, outside):
         if answers is not None:
             assert ledger.progress(entry)[0] == "handed over"
             assert answers == {str(spooled(ledger, entry))}
-    assert ledger.spent_by_row(np.arange(30)).tolist() == spent.tolist()
+    assert ledger.spending_by_row(np.arange(30))[0].tolist() == spent.tolist()
     assert spent.max() <= ledger.budget().epsilon_units
 
 

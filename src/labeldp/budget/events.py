@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labeldp.budget.guarantee import Guarantee
+from labeldp.budget.history import guarantee_of
 from labeldp.budget.ledger import Ledger
 from labeldp.errors import LabelDPError, MissingExtra
 
@@ -21,10 +21,7 @@ def dp_event(ledger: Ledger, row: int | None = None) -> Any:
         from dp_accounting import dp_event as events
     except ImportError:
         raise MissingExtra("dp_accounting is not installed: pip install 'labeldp[accounting]'.") from None
-    costs = [
-        Guarantee.of(entry.body["cost"]["epsilon"], delta=entry.body["cost"]["delta"])
-        for entry in ledger.charges_of(row)
-    ]
+    costs = [guarantee_of(entry.body["cost"]) for entry in ledger.charges_of(row)]
     if any(cost.delta_units for cost in costs):
         raise LabelDPError(
             "Queries with delta > 0 have no exact dp_accounting event here; export their own mechanisms."

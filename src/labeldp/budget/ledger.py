@@ -135,11 +135,6 @@ class Ledger:
         with self._read():
             return Guarantee(*self._history.spending.largest(runs))
 
-    def spent_by_row(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the epsilon units that each of these ledger rows has spent."""
-        with self._read():
-            return self._history.spending.of_rows(rows)[0]
-
     def spending_by_row(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the epsilon units and the delta units that each of these ledger rows has spent."""
         with self._read():

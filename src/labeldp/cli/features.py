@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from labeldp.cli.options import cache_option, features_words, json_option, print_json
+from labeldp.cli.options import cache_option, features_words, json_option, print_json, usage
 from labeldp.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,12 +32,10 @@ def features(data: str, spec: str, cache: Path | None, data_dir: Path | None, as
     from labeldp.runs import inputs, specs
 
     began = time.perf_counter()
-    try:
+    with usage():
         parsed = specs.parse(specs.placed(spec))
         if parsed.kind == "arrays":
             raise InvalidArgument("arrays are features already: there is nothing to compute.")
-    except InvalidArgument as error:
-        raise click.UsageError(str(error)) from None
     public = _inputs(data, data_dir)
     if public.inputs["kind"] != "image":
         raise InvalidArgument(

@@ -118,7 +118,7 @@ def print_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def usage() -> Iterator[None]:
-    """What is wrong with a recipe here is what the command line says."""
+    """What is wrong here is what the command line says."""
     try:
         yield
     except InvalidArgument as error:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labeldp.cli.options import ClassList, Stopped, json_option, ledger_option, print_json
-from labeldp.errors import InvalidArgument
+from labeldp.cli.options import ClassList, Stopped, json_option, ledger_option, print_json, usage
 
 if TYPE_CHECKING:
     from labeldp.bulk import Order, Outcome
@@ -63,7 +62,7 @@ def privatize(
     from labeldp.bulk import DeclaredClasses, Order
     from labeldp.bulk import privatize as run
 
-    try:
+    with usage():  # wrong whatever the files hold
         order = Order(
             data=data,
             label=label,
@@ -77,8 +76,6 @@ def privatize(
             drop=drop,
             unchanged=unchanged,
         )
-    except InvalidArgument as error:  # wrong whatever the files hold
-        raise click.UsageError(str(error)) from None
     try:
         with _progress() as progress:
             outcome = run(order, progress=progress)

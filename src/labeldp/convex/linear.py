@@ -57,9 +57,14 @@ class LinearLoss(Loss):
         return (slopes.T @ X).ravel() / len(X)
 
     def gradients(self, w: Floats, X: NDArray[Any]) -> Floats:
-        scores, one = self.scores(w, X), np.eye(self.n_classes)
-        slopes = np.stack([self.score_slopes(scores, np.broadcast_to(own, (len(X), len(own)))) for own in one], axis=1)
-        return np.einsum("iym,id->iymd", slopes, X).reshape(len(X), self.n_classes, -1)
+        return np.einsum("iym,id->iymd", self.class_slopes(self.scores(w, X)), X).reshape(len(X), self.n_classes, -1)
+
+    def class_slopes(self, scores: Floats) -> Floats:
+        """Return the slopes in the scores under every class, shape (rows, K, m)."""
+        one = np.eye(self.n_classes)
+        return np.stack(
+            [self.score_slopes(scores, np.broadcast_to(own, (len(scores), len(own)))) for own in one], axis=1
+        )
 
     def reach(self, parameter_set: ParameterSet, dimension: int) -> float:
         """Return the largest |<w, x>| on the set."""

@@ -57,7 +57,7 @@ class Span(ABC):
 def span_of(loss: Loss, sensitivity: float, dimension: int, *, epsilon: Any, delta: Any, seed: int) -> Span:
     """Return the span of a loss with p = `dimension` parameters, no two of whose class gradients are further apart."""
     if isinstance(loss, LinearLoss) and loss.label_is_linear:
-        centred = class_slopes(loss, np.zeros((1, loss.n_scores)))[0]
+        centred = loss.class_slopes(np.zeros((1, loss.n_scores)))[0]
         centred -= centred.mean(axis=0)
         sensitivity = float(_widths(centred @ centred.T)) * loss.norm_bound
         if sensitivity == 0:
@@ -159,7 +159,7 @@ class TablePerRow(Span):
     def _summed(self, w: Floats, x: NDArray[Any], answer: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Floats:
         if not isinstance(self.loss, LinearLoss):
             return self.estimated(self.loss.gradients(w, x), answer).sum(axis=0)
-        slopes = self.estimated(class_slopes(self.loss, self.loss.scores(w, x)), answer)
+        slopes = self.estimated(self.loss.class_slopes(self.loss.scores(w, x)), answer)
         return (slopes.T @ x).ravel()
 
     def estimated(self, vectors: Floats, answer: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Floats:
@@ -173,12 +173,6 @@ class TablePerRow(Span):
         table = self.response.quantised(coordinates * stretch[:, None, None] + offsets * grid)
         answers = (answer(table) - offsets[:, 0]) * (grid / self.sensitivity * widths[:, None])
         return mean + (answers[:, None] @ basis)[:, 0]
-
-
-def class_slopes(loss: LinearLoss, scores: Floats) -> Floats:
-    """Return the slopes in the scores under every class, shape (rows, K, m)."""
-    one = np.eye(loss.n_classes)
-    return np.stack([loss.score_slopes(scores, np.broadcast_to(own, (len(scores), len(own)))) for own in one], axis=1)
 
 
 def orthonormal(vectors: Floats, dimension: int) -> tuple[Floats, Floats]:

@@ -132,25 +132,20 @@ class Dataset:
         n_rows = checks.integer(n_rows=n_rows, at_least=1, at_most=self.n_rows)
         labels = None if self._labels is None else NumberedLabels(self._labels.numbers[:n_rows].copy())
         X = self.X.iloc[:n_rows] if hasattr(self.X, "iloc") else self.X[:n_rows]  # pandas is not imported here
-        return self._with(X, labels, None if self.ids is None else self.ids[:n_rows])
+        ids = None if self.ids is None else self.ids[:n_rows]
+        return Dataset(labels=labels, **self._public_facts() | {"X": X, "ids": ids})
 
-    def only_public(self) -> Dataset:
-        """Return the same Dataset having forgotten its training labels. It can be pickled and copied: hand it to workers."""
-        return self._with(self.X, None, self.ids)
+    def only_public(self, **changed: Any) -> Dataset:
+        """Return the same Dataset having forgotten its training labels. It can be pickled and copied: hand it to workers.
 
-    def _with(self, X: Any, labels: NumberedLabels | None, ids: list[str] | None) -> Dataset:
-        return Dataset(
-            self.name,
-            X=X,
-            labels=labels,
-            classes=self.classes,
-            X_test=self.X_test,
-            test_labels=self.test_labels,
-            inputs=self.inputs,
-            ids=ids,
-            missing=self.missing,
-            public_test=self.public_test,
-        )
+        Parameters
+        ----------
+        changed : attributes that are to be others, such as X and X_test after a public transformation.
+        """
+        return Dataset(labels=None, **self._public_facts() | changed)
+
+    def _public_facts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_labels"}
 
     def _held(self) -> NumberedLabels:
         if self._labels is None:
@@ -169,33 +164,11 @@ class Dataset:
             raise LabelDPError(
                 "A Dataset is never pickled or copied while it holds labels. Pass on dataset.only_public(), or load it again."
             )
-        facts = (self.ids, self.missing, self.public_test)
-        return _public, (self.name, self.X, self.classes, self.X_test, self.test_labels, self.inputs, *facts)
+        return _public, (self._public_facts(),)
 
 
-def _public(
-    name: str,
-    X: Any,
-    classes: Any,
-    X_test: Any,
-    test_labels: Any,
-    inputs: Any,
-    ids: Any,
-    missing: Any,
-    public_test: Any,
-) -> Dataset:
-    return Dataset(
-        name,
-        X=X,
-        labels=None,
-        classes=classes,
-        X_test=X_test,
-        test_labels=test_labels,
-        inputs=inputs,
-        ids=ids,
-        missing=missing,
-        public_test=public_test,
-    )
+def _public(facts: dict[str, Any]) -> Dataset:
+    return Dataset(labels=None, **facts)
 
 
 def _only_labelled(labels: NumberedLabels, rows: Any) -> tuple[NumberedLabels, NDArray[np.int64]]:
@@ -205,6 +178,35 @@ def _only_labelled(labels: NumberedLabels, rows: Any) -> tuple[NumberedLabels, N
     if not labelled[asked].all():
         raise InvalidArgument("rows must all have a label; some of these are missing (which ones is public).")
     return NumberedLabels(np.where(labelled, labels.numbers, 0)), asked
+
+
+def randomly_split(
+    name: str,
+    X: Any,
+    labels: Unsealed,
+    *,
+    classes: Any,
+    inputs: dict[str, Any],
+    seed: int,
+    n_test: int,
+    source: Path | str,
+) -> Dataset:
+    """Return rows in the order of `numpy.random.RandomState(seed).permutation`, the last n_test as the public test.
+
+    No label has a say in it.
+    """
+    order = np.random.RandomState(seed).permutation(len(X))
+    train, test = np.split(order, [len(X) - n_test])
+    return Dataset(
+        name,
+        X=X[train],
+        labels=class_numbers(Unsealed(labels.labels[train]), n_classes=len(classes), source=source),
+        classes=classes,
+        X_test=X[test],
+        test_labels=public_numbers(Unsealed(labels.labels[test]), n_classes=len(classes), source=source),
+        inputs=inputs,
+        public_test=RANDOM_SPLIT,
+    )
 
 
 def class_numbers(labels: Unsealed, *, n_classes: int, source: Path | str) -> NumberedLabels:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.datasets.dataset import RANDOM_SPLIT, Dataset, class_numbers, public_numbers
+from labeldp.datasets.dataset import Dataset, randomly_split
 from labeldp.datasets.places import Place
 from labeldp.errors import MissingExtra
 from labeldp.vault.labels import Unsealed
@@ -19,7 +19,6 @@ from labeldp.vault.labels import Unsealed
 SPLIT_SEED = 1998
 """Public. RandomState, because numpy promises that its stream never changes."""
 N_TEST = 360
-N_CLASSES = 10
 BRIGHTEST = 16
 SOURCE = "scikit-learn's digits"
 
@@ -28,17 +27,9 @@ def load(name: str, data_dir: Place) -> Dataset:  # noqa: ARG001 - the digits ne
     """Read the digits from scikit-learn."""
     pictures, labels = _bundled()
     images = (pictures.astype(np.int64) * 255 // BRIGHTEST).astype(np.uint8).reshape(-1, 1, 8, 8)
-    order = np.random.RandomState(SPLIT_SEED).permutation(len(images))
-    train, test = np.split(order, [len(images) - N_TEST])
-    return Dataset(
-        name,
-        X=images[train],
-        labels=class_numbers(Unsealed(labels.labels[train]), n_classes=N_CLASSES, source=SOURCE),
-        classes=tuple(range(N_CLASSES)),
-        X_test=images[test],
-        test_labels=public_numbers(Unsealed(labels.labels[test]), n_classes=N_CLASSES, source=SOURCE),
-        inputs={"kind": "image", "shape": [1, 8, 8]},
-        public_test=RANDOM_SPLIT,
+    inputs = {"kind": "image", "shape": [1, 8, 8]}
+    return randomly_split(
+        name, images, labels, classes=tuple(range(10)), inputs=inputs, seed=SPLIT_SEED, n_test=N_TEST, source=SOURCE
     )
 
 

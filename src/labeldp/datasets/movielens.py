@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.datasets.dataset import RANDOM_SPLIT, Dataset, class_numbers, public_numbers
+from labeldp.datasets.dataset import Dataset, randomly_split
 from labeldp.datasets.places import Place, Published, find
 from labeldp.errors import InvalidArgument, InvalidLabels
 from labeldp.vault.labels import Unsealed
@@ -49,17 +49,9 @@ def load(name: str, data_dir: Place) -> Dataset:
     ids, ratings = read(path, edition)
     if len(ids) < 5:
         raise InvalidArgument(f"{path}: the file must hold at least 5 ratings to be split, got {len(ids)}.")
-    order = np.random.RandomState(SPLIT_SEED).permutation(len(ids))
-    train, test = np.split(order, [len(ids) - len(ids) // 5])
-    return Dataset(
-        name,
-        X=ids[train],
-        labels=class_numbers(Unsealed(ratings.labels[train]), n_classes=len(RATINGS), source=path),
-        classes=RATINGS,
-        X_test=ids[test],
-        test_labels=public_numbers(Unsealed(ratings.labels[test]), n_classes=len(RATINGS), source=path),
-        inputs={"kind": "ids", "sizes": [edition.n_users, edition.n_items]},
-        public_test=RANDOM_SPLIT,
+    inputs = {"kind": "ids", "sizes": [edition.n_users, edition.n_items]}
+    return randomly_split(
+        name, ids, ratings, classes=RATINGS, inputs=inputs, seed=SPLIT_SEED, n_test=len(ids) // 5, source=path
     )
 
 

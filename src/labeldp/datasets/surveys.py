@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.datasets.dataset import RANDOM_SPLIT, Dataset, class_numbers, public_numbers
+from labeldp.datasets.dataset import Dataset, randomly_split
 from labeldp.datasets.places import Place
 from labeldp.errors import MissingExtra
 from labeldp.vault.labels import Unsealed
@@ -58,21 +58,11 @@ def load(name: str, data_dir: Place) -> Dataset:  # noqa: ARG001 - the surveys n
     """Read one of the surveys from the package that it comes with."""
     survey = SURVEYS[name]
     X, columns, labels = survey.read()
-    order = np.random.RandomState(SPLIT_SEED).permutation(len(X))
-    train, test = np.split(order, [len(X) - len(X) // 5])
-    n_classes = len(survey.classes)
     inputs: dict[str, Any] = {"kind": "table", "columns": list(columns)}
     if survey.categorical:
         inputs["categorical"] = list(survey.categorical)
-    return Dataset(
-        name,
-        X=X[train],
-        labels=class_numbers(Unsealed(labels.labels[train]), n_classes=n_classes, source=name),
-        classes=survey.classes,
-        X_test=X[test],
-        test_labels=public_numbers(Unsealed(labels.labels[test]), n_classes=n_classes, source=name),
-        inputs=inputs,
-        public_test=RANDOM_SPLIT,
+    return randomly_split(
+        name, X, labels, classes=survey.classes, inputs=inputs, seed=SPLIT_SEED, n_test=len(X) // 5, source=name
     )
 
 

@@ -106,10 +106,8 @@ class ClusterPrior:
         shares = normalised(counts) if self.shares == "normalised" else smoothed(counts, self.clusters)
         return shares[self.clusters.numbers[rows]]
 
-    def beliefs(self, counts: HistogramRelease, *, beside_reports: bool) -> Beliefs:
-        """Return the counts as soft targets: beside reports the prior, weighing as many labels as the counts are worth."""
-        if not beside_reports:
-            return Beliefs(counts.rows, projected(counts)[counts.groups], counts)
+    def beliefs(self, counts: HistogramRelease) -> Beliefs:
+        """Return the counts as targets beside reports: the prior, weighing as many labels as the counts are worth."""
         weights = labels_worth(counts)[counts.groups]
         return Beliefs(counts.rows, self.prior(counts, counts.rows), counts, weights)
 

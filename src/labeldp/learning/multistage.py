@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from labeldp.errors import InvalidArgument
 from labeldp.learning import records
 from labeldp.learning.bags import bag_beliefs
 from labeldp.learning.cluster_prior import ClusterPrior
+from labeldp.learning.evidence import beliefs_of
 from labeldp.learning.filtering import keep_likely, mean_size
 from labeldp.learning.learner import Epoch, Examples, Learner
 from labeldp.learning.partition import Partition, Rows, check_shares
 from labeldp.learning.questions import LONGEST_NAME, Question, check_budget, name_of
-from labeldp.learning.stored import StageFiles
+from labeldp.learning.records import Record
+from labeldp.learning.stored import Answer, StageFiles
 from labeldp.learning.student import Pupil, together
 from labeldp.mechanisms import (
     ClusterRR,
@@ -42,8 +44,7 @@ from labeldp.vault.files import Stored
 from labeldp.vault.labels import Classes
 
 Probabilities = NDArray[np.floating[Any]]
-Record = dict[str, Any]
-Answer = TypeVar("Answer", Release, HistogramRelease)
+
 
 HOLD_OUT, COUNTS = "release-hold-out", "release-clusters"
 OF_A_LEARNER = ("learns_from", "check", "fit", "predict_proba", "ask_once")
@@ -190,7 +191,7 @@ class MultiStage:
                 return answered(stage, vault.release(how, asked, priors=given, source=source, name=named(stage)))
 
             def ours() -> Release:
-                release = files.release(stage, answer)
+                release = files.answer(Release, stage, answer)
                 _check_ours(vault, release, is_answer(release, how, asked, classes), folder, stage)
                 return release
 
@@ -198,7 +199,9 @@ class MultiStage:
 
         def count(clusters: ClusterPrior, asked: Rows, cost: Epsilon) -> HistogramRelease:
             def ours() -> HistogramRelease:
-                counts = files.counts(COUNTS, lambda: answered(COUNTS, clusters.ask(vault, asked, cost, named(COUNTS))))
+                counts = files.answer(
+                    HistogramRelease, COUNTS, lambda: answered(COUNTS, clusters.ask(vault, asked, cost, named(COUNTS)))
+                )
                 _check_ours(vault, counts, clusters.is_answer(counts, asked, cost, classes), folder, COUNTS)
                 return counts
 
@@ -319,10 +322,9 @@ class MultiStage:
     ) -> None:
         """Take counts of clusters in; where they are all there is, train on them."""
         self.counts_ = counts
-        (watch or _nobody)(records.of_counts(counts, self.stages))
+        (watch or records.nobody)(records.of_counts(counts, self.stages))
         if self.stages == 0:
-            assert self.clusters is not None
-            beliefs = self.clusters.beliefs(counts, beside_reports=False)
+            beliefs = beliefs_of(counts)
             self._fit(X, [beliefs], learner, 0, files, watch, test)
 
     def _train(
@@ -343,11 +345,11 @@ class MultiStage:
             earlier = [keep_likely(each, X, previous, k) for each in self.releases_]
         temperature = self.temperature if number > 1 else None
         filtered = records.of_filter(earlier, k) if k is not None else None
-        (watch or _nobody)(records.of_stage(number, self.stages, release, temperature, filtered))
+        (watch or records.nobody)(records.of_stage(number, self.stages, release, temperature, filtered))
         self.releases_.append(release)  # also where learning fails: it can be learned from again, free
         examples = [*earlier, release]
         if self.clusters is not None and self.counts_ is not None and self.learn_counts:
-            examples.append(self.clusters.beliefs(self.counts_, beside_reports=True))
+            examples.append(self.clusters.beliefs(self.counts_))
         self._fit(X, examples, learner, number, files, watch, test)
         if self.pupil is not None and self.pupil.first is not None and self.pupil.first <= number < self.stages:
             self._teach(X, number + 0.5, files, watch)
@@ -369,7 +371,7 @@ class MultiStage:
         test: Callable[[Learner], Record] | None,
     ) -> None:
         """Train on examples, then on what the model and the counts of clusters say together, so many rounds."""
-        tell = watch or _nobody
+        tell = watch or records.nobody
 
         def epoch_ended(model: Learner, rounds_done: int, epoch: Epoch) -> None:
             grade = records.grade(model, X, self.hold_out_)
@@ -507,10 +509,6 @@ class MultiStage:
             raise InvalidArgument(f"prior must have shape ({n_rows}, {n_classes}), got {np.shape(self.prior)}.")
         known = rows[:2] if callable(self.prior) else rows
         checks.probabilities(self._external(known), len(known), n_classes)
-
-
-def _nobody(record: Record) -> None:
-    """Nobody watches."""
 
 
 def _counted(parts: Partition) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,11 @@ from labeldp.metrics.accuracy import accuracy
 from labeldp.vault import HistogramRelease, Release
 
 Record = dict[str, Any]
+Watch = Callable[[Record], None]
+
+
+def nobody(record: Record) -> None:
+    """Watch, and tell nobody."""
 
 
 def of_stage(number: int, stages: int, release: Release, temperature: float | None, filtered: Record | None) -> Record:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
 from labeldp.vault import HistogramRelease, Release
+
+Answer = TypeVar("Answer", Release, HistogramRelease)
 
 
 class StageFiles:
@@ -21,29 +23,18 @@ class StageFiles:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)  # before anything is spent that must be stored in it
 
-    def release(self, stage: str, ask: Callable[[], Release]) -> Release:
-        """Return the stage's stored release, or ask for it and store it."""
+    def answer(self, kind: type[Answer], stage: str, ask: Callable[[], Answer]) -> Answer:
+        """Return the stage's stored answer, or ask for it and store it."""
         if self.folder is None:
             return ask()
         path = self.folder / stage
         if path.with_name(f"{stage}.json").exists():
-            release = Release.load(path)
+            answer = kind.load(path)
         else:
-            release = ask()
-            release.save(path)
+            answer = ask()
+            answer.save(path)
         self._priors_file(stage).unlink(missing_ok=True)
-        return release
-
-    def counts(self, stage: str, ask: Callable[[], HistogramRelease]) -> HistogramRelease:
-        """Return the stored counts, or ask for them and store them."""
-        if self.folder is None:
-            return ask()
-        path = self.folder / stage
-        if path.with_name(f"{stage}.json").exists():
-            return HistogramRelease.load(path)
-        counts = ask()
-        counts.save(path)
-        return counts
+        return answer
 
     def priors(self, stage: str, compute: Callable[[], Any], *, about: str) -> Any:
         """Return the stage's priors, fixed on disk before the first time they are used.

@@ -1,7 +1,7 @@
 """Public maps, row by row, from labels to groups: the compact form of almost every local mechanism.
 
 A map knows nothing of true labels. `OwnGroups` is shared by all rows, `Candidates` keeps one label per group and leaves the
-others in none, `DealtGroups` puts every label in a group. The sampler, the likelihood and the law are in `response`.
+others in none, `DealtGroups` puts every label in a group. The sampler, the likelihood and the law are in `channel`.
 """
 
 from __future__ import annotations

@@ -74,8 +74,7 @@ def learning(run: Run, measure: Measure) -> str:
 
 def _held(epoch: Epoch, measure: Measure) -> Estimate | None:
     """Return an epoch's hold-out figure if it is of this measure."""
-    held = epoch.hold_out
-    return held if held is not None and held.is_accuracy == (measure is ACCURACY) else None
+    return epoch.hold_out if measure is ACCURACY else None
 
 
 def _epochs(sheet: svg.Sheet, run: Run) -> tuple[Any, dict[float, int]]:

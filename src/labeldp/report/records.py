@@ -49,11 +49,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure from a noisy hold-out, with its standard error."""
+    """The accuracy on a noisy hold-out, with its standard error."""
 
     value: float
     standard_error: float
-    is_accuracy: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +243,7 @@ def _stage(record: Record) -> Stage:
 
 def _epoch(record: Record) -> Epoch:
     held = record.get("hold_out")
-    estimate = held and Estimate(
-        value=float(held["accuracy"] if "accuracy" in held else held["rmse"]),
-        standard_error=float(held.get("standard_error") or 0),
-        is_accuracy="accuracy" in held,
-    )
+    estimate = held and Estimate(float(held["accuracy"]), float(held.get("standard_error") or 0))
     epoch = int(record["epoch"])
     return Epoch(
         stage=_whole(float(record["stage"])),

@@ -33,9 +33,9 @@ def learning(run: Run) -> str:
     else:
         missing.append("No epoch with a loss was recorded.")
     held = [epoch.hold_out for epoch in run.epochs if epoch.hold_out]
-    for measure in (words.ACCURACY, words.RMSE):  # a model of ratings may be held out by accuracy and tested by RMSE
+    for measure in (words.ACCURACY, words.RMSE):  # a model of ratings is held out by accuracy and tested by RMSE
         is_accuracy = measure is words.ACCURACY
-        has_held = any(estimate.is_accuracy == is_accuracy for estimate in held)
+        has_held = bool(held) and is_accuracy
         has_tests = any(test.is_accuracy == is_accuracy for test in run.tests)
         if has_held or has_tests:
             signs = [HELD_SIGN] * has_held + [TEST_SIGN] * has_tests

@@ -56,10 +56,9 @@ def write_run(folder: Path, *, classes: list[str] | None = None, command: str | 
         page.section("not-protected", HEADINGS["not-protected"], page.bullets(words.not_protected(run))),
         page.side_by_side(_recipe(run), _reproduce(run, command)),
     ]
-    name = str(run.recipe.get("name") or run.folder)
     html = page.frame(
         words.headline(run),
-        eyebrow=f"labeldp run · {name}",
+        eyebrow=f"labeldp run · {run.folder}",
         about=_about(run),
         top=promises.not_private([run.certificate] if run.certificate is not None else []),
         body=body,
@@ -70,7 +69,6 @@ def write_run(folder: Path, *, classes: list[str] | None = None, command: str | 
 def _about(run: Run) -> str:
     data, model = words.data_name(run), run.recipe.get("model")
     data = (published.known(data) or data) if data else None
-    model = model.get("name") if isinstance(model, dict) else model
     data = f"the table {data}" if "table" in run.recipe else data
     rows, student = run.recipe.get("rows"), run.recipe.get("student") or {}
     first = f" (the first {rows:,} training rows alone)" if isinstance(rows, int) else ""

@@ -84,15 +84,12 @@ def listed(numbers: list[int]) -> str:
 
 def measure(run: Run) -> Measure:
     """Return what this run is judged by: public test data if there is any, a noisy hold-out otherwise."""
-    judged = [test.is_accuracy for test in run.tests]
-    judged = judged or [epoch.hold_out.is_accuracy for epoch in run.epochs if epoch.hold_out]
-    return RMSE if judged and not judged[-1] else ACCURACY
+    return RMSE if run.tests and not run.tests[-1].is_accuracy else ACCURACY
 
 
 def data_name(run: Run) -> str | None:
     """Return the recipe's name of the data."""
     data = run.recipe.get("data")
-    data = data.get("name") if isinstance(data, dict) else data
     return data if isinstance(data, str) else None
 
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from labeldp.files import renamed_when_whole
+from labeldp.learning.records import Watch
 from labeldp.reproduce.provenance import commit
-from labeldp.runs.folder import RunFolder, Watch
+from labeldp.runs.folder import RunFolder
 
 Record = dict[str, Any]
 

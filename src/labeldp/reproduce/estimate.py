@@ -14,13 +14,13 @@ import labeldp
 from labeldp import datasets
 from labeldp.errors import InvalidArgument
 from labeldp.learning.partition import check_shares
+from labeldp.learning.records import Watch
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.reproduce.cookbook import Entry, hash_of
 from labeldp.reproduce.provenance import commit
 from labeldp.reproduce.results import now
 from labeldp.runs import Recipe, inputs, learners
 from labeldp.runs.families import family_of
-from labeldp.runs.folder import Watch
 from labeldp.vault import LabelVault
 
 Record = dict[str, Any]

@@ -11,13 +11,13 @@ from typing import Any
 import labeldp
 from labeldp.budget import Ledger
 from labeldp.errors import InvalidArgument
+from labeldp.learning.records import Watch
 from labeldp.reproduce.clock import Clock
 from labeldp.reproduce.cookbook import Entry, hash_of, is_figure
 from labeldp.reproduce.pooling import on_latest_data
 from labeldp.reproduce.provenance import commit, digest_as_read, digest_of_inputs
 from labeldp.reproduce.results import Results, now
 from labeldp.runs import Recipe, RunFolder, clusters, train
-from labeldp.runs.folder import Watch
 
 Record = dict[str, Any]
 

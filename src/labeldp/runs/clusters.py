@@ -13,9 +13,10 @@ from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument
 from labeldp.learning.cluster_prior import SHARES, ClusterPrior
 from labeldp.learning.partition import Partition, check_shares
+from labeldp.learning.records import Record, Watch
 from labeldp.priors import Clusters, cluster_count
 from labeldp.runs import inputs
-from labeldp.runs.inputs import Once, Public, Record, Watch
+from labeldp.runs.inputs import Once, Public
 from labeldp.runs.plans import Prior
 from labeldp.runs.recipe import Recipe
 from labeldp.vault import HistogramRelease

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,13 @@ from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
 from labeldp.learning.multistage import COUNTS
 from labeldp.learning.questions import LONGEST_NAME
+from labeldp.learning.records import Record
 from labeldp.priors import Clusters
 from labeldp.runs import specs
 from labeldp.runs.families import MODEL_FILES, family_of
 from labeldp.runs.inputs import Public
 from labeldp.runs.recipe import Recipe
 from labeldp.vault import HistogramRelease, Release
-
-Record = dict[str, Any]
-Watch = Callable[[Record], None]
 
 OLDER_FACTS: Record = {
     "processes": 1,

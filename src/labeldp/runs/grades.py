@@ -13,9 +13,9 @@ from labeldp import metrics
 from labeldp.datasets import Dataset
 from labeldp.errors import NotIdentifiable
 from labeldp.learning import Learner
+from labeldp.learning.records import Record
 from labeldp.vault import Release
 
-Record = dict[str, Any]
 Probabilities = NDArray[np.floating[Any]]
 
 CONFIDENCE = 0.95

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from labeldp import datasets
 from labeldp.errors import InvalidArgument
 from labeldp.features.cache import content_digest
+from labeldp.learning.records import Record, Watch, nobody
 from labeldp.runs import learners
-from labeldp.runs.folder import Record, Watch
 from labeldp.runs.inputs import cache_folder
 from labeldp.runs.recipe import Recipe
 
@@ -67,7 +67,7 @@ def begin(
     rows = _of_init_alone(public, data, recipe)
     learner: TorchLearner = learners.learners_of(_in_the_open(recipe), public, None)[0]  # type: ignore[assignment]
     _without_last_layer(learner.module, learner.module.state_dict(), recipe.model)  # raises before anything is learned
-    file = once(lambda: str(_learned(learner, public, rows, recipe, cache_folder(cache), watch or _nobody)))
+    file = once(lambda: str(_learned(learner, public, rows, recipe, cache_folder(cache), watch or nobody)))
     trained = learner.load(file).module_
     assert trained is not None
     weights = _without_last_layer(trained, trained.state_dict(), recipe.model)
@@ -153,7 +153,3 @@ def _without_last_layer(module: Any, weights: dict[str, Any], model: str) -> dic
     if not linear or not kept:
         raise InvalidArgument(f"init is for networks of several layers that end in a linear one, and {model} is none.")
     return kept
-
-
-def _nobody(record: Record) -> None:
-    """Nobody watches."""

@@ -17,11 +17,10 @@ from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument, MissingExtra
 from labeldp.features import Extractor, PatchFeatures, cached, given
 from labeldp.features.cache import content_digest
+from labeldp.learning.records import Record, Watch, nobody
 from labeldp.runs import specs
 from labeldp.runs.specs import Spec
 
-Record = dict[str, Any]
-Watch = Callable[[Record], None]
 Once = Callable[[Callable[[], Any]], Any]
 """Does something on the first process alone, and hands the result to all."""
 
@@ -117,7 +116,7 @@ def extracted(
     once: Once | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the features of training and test inputs, mapped from the cache, where they are computed if they are missing."""
-    folder, tell = cache_folder(cache), watch or _nobody
+    folder, tell = cache_folder(cache), watch or nobody
     watched, computed = Watched(extractor, folder, tell), set()
 
     def compute(part: str, inputs: Any) -> NDArray[Any]:
@@ -303,22 +302,14 @@ def _as_floats(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _of_vectors(data: Dataset, X: NDArray[Any], X_test: NDArray[Any]) -> Dataset:
-    return Dataset(
-        data.name,
+    return data.only_public(
         X=X,
-        labels=None,
-        classes=data.classes,
         X_test=X_test,
         test_labels=data.test_labels[: len(X_test)],
         inputs={"kind": "vector", "size": int(X.shape[1])},
-        missing=data.missing,
         public_test=data.public_test if len(X_test) else None,
     )
 
 
 def _facts(features: str, X: NDArray[Any], digest: str) -> Record:
     return {"spec": features, "inputs": {"kind": "vector", "size": int(X.shape[1])}, "digest": digest}
-
-
-def _nobody(record: Record) -> None:
-    """Nobody watches."""

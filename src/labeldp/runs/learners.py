@@ -87,17 +87,7 @@ def readable(model: str, data: Dataset) -> Dataset:
         return data
     from labeldp.sklearn import named
 
-    return Dataset(
-        data.name,
-        X=named.readable(data.X, data.inputs),
-        labels=None,
-        classes=data.classes,
-        X_test=named.readable(data.X_test, data.inputs),
-        test_labels=data.test_labels,
-        inputs=data.inputs,
-        missing=data.missing,
-        public_test=data.public_test,
-    )
+    return data.only_public(X=named.readable(data.X, data.inputs), X_test=named.readable(data.X_test, data.inputs))
 
 
 def check_readable(recipe: Recipe, releases: list[Release | HistogramRelease]) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from labeldp.budget import Guarantee, Ledger, create_ledger
 from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument
+from labeldp.learning.records import Record, Watch
 from labeldp.runs import tables
-from labeldp.runs.folder import Record, RunFolder, Watch, folder_named
+from labeldp.runs.folder import RunFolder, folder_named
 from labeldp.runs.recipe import Recipe
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from labeldp.errors import InvalidArgument
 from labeldp.features.pairs import pair_coordinates
 from labeldp.learning import Learner
 from labeldp.learning.ratings import ROUNDS, RatingSums
+from labeldp.learning.records import Record, nobody
 from labeldp.mechanisms import LocalMechanism, UnbiasedResponse
 from labeldp.runs import learners
 from labeldp.runs.learners import OneProcess
@@ -26,7 +27,6 @@ from labeldp.vault import LabelHolder, SumRelease
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-Record = dict[str, Any]
 Rows = NDArray[np.int64]
 
 MODEL = "rating-sums"
@@ -77,7 +77,7 @@ class SumStages:
         test: Callable[[Learner], Record] | None = None,
     ) -> SumStages:
         """Ask on the first process alone, fit, and tell; see `MultiStage.fit`."""
-        began, tell = time.perf_counter(), watch or _nobody
+        began, tell = time.perf_counter(), watch or nobody
 
         def answered(stage: str, release: SumRelease) -> None:
             tell({"kind": "answer", "stage": stage, "entry": release.receipt.ledger["entry"]})
@@ -120,7 +120,3 @@ def _told(number: int, release: SumRelease) -> Record:
         "epsilon": release.receipt.epsilon,
         "private": release.private,
     }
-
-
-def _nobody(record: Record) -> None:
-    """Nobody watches."""

@@ -217,8 +217,8 @@ class Recipe:
         return cls.of(toml.read_values(path), source=str(path))
 
     @classmethod
-    def parse(cls, text: str, *, source: str = "the recipe") -> Recipe:
-        return cls.of(toml.parsed(text, source), source=source)
+    def parse(cls, text: str) -> Recipe:
+        return cls.of(toml.parsed(text, "the recipe"))
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, source: str = "the recipe") -> Recipe:

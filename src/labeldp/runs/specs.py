@@ -101,9 +101,9 @@ def parse(text: str, *, name: str = "features") -> Spec:
     return Spec(kind, tuple(names), dict(settings))
 
 
-def placed(text: str, *, name: str = "features") -> str:
+def placed(text: str) -> str:
     """Return the same with absolute paths, for a run that may be gone on with elsewhere."""
-    spec = parse(text, name=name)
+    spec = parse(text)
     first_file = 1 if spec.kind == "pretrained" else 0
     if not spec.names:
         return text

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from labeldp.datasets import Dataset
 from labeldp.learning import Learner, MultiStage, Pupil, together
+from labeldp.learning.records import Record, Watch
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.runs import learners
-from labeldp.runs.folder import Record, RunFolder, Watch
+from labeldp.runs.folder import RunFolder
 from labeldp.runs.grades import tested
 from labeldp.runs.learners import OneProcess
 from labeldp.runs.recipe import Recipe

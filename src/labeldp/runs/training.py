@@ -19,13 +19,14 @@ from labeldp import checks, datasets
 from labeldp.budget import Guarantee
 from labeldp.errors import BudgetExhausted, InvalidArgument, MissingExtra
 from labeldp.learning import MultiStage
+from labeldp.learning.records import Record, Watch, nobody
 from labeldp.priors import Clusters
 from labeldp.runs import certificates, initial, inputs, learners, ledgers, ratings, students, tables
 from labeldp.runs import clusters as stage_0
 from labeldp.runs.epochs import TestedEachEpoch
-from labeldp.runs.folder import Record, RunFolder, Watch, write_whole
+from labeldp.runs.folder import RunFolder, write_whole
 from labeldp.runs.grades import held_out, tested_on
-from labeldp.runs.inputs import Public
+from labeldp.runs.inputs import Once, Public
 from labeldp.runs.learners import OneProcess
 from labeldp.runs.recipe import Recipe
 from labeldp.runs.students import FinalModel
@@ -66,27 +67,26 @@ def train(
     """
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
+    once = partial(learners.once, processes)
     first, folder = processes.is_global_zero, RunFolder(out)
     folder.check_can_be_made()
     sealed = _load(recipe, data_dir)
     sealed = sealed if first else sealed.only_public()
     recipe = stage_0.settled(recipe, sealed.inputs)
-    public = _read(recipe, sealed.only_public(), folder, cache, watch, processes)
+    public = _read(recipe, sealed.only_public(), folder, cache, watch, once)
     data = learners.readable(recipe.model, public.data)
     labelled = _labelled(sealed)
-    used = _used(recipe, labelled)
-    clusters = _clusters(recipe, sealed.only_public(), public, used, folder, cache, watch, processes)
+    used = np.flatnonzero(labelled[: recipe.rows])  # the first so many: a ledger knows all rows of a dataset
+    clusters = _clusters(recipe, sealed.only_public(), public, used, folder, cache, watch, once)
     multistage, test = stages_of(recipe, data, processes, clusters), tested_on(data)
     multistage.pupil = students.of(recipe, unlabelled := sealed.only_public(), processes)
     multistage.check(data.X, labelled, len(data.classes), recipe.epsilon, rows=used)
-    _begin(multistage, recipe, data, data_dir, cache, watch, processes)
+    initial.begin(multistage.learner, recipe, data, data_dir=data_dir, cache=cache, watch=watch, once=once)  # type: ignore[arg-type]
     if each_epoch and test is not None and recipe.sums is None:
         multistage.learner = [TestedEachEpoch(each, test) for each in multistage.learner]  # type: ignore[union-attr]
     facts = _facts(recipe, sealed, public, data_dir, cache, processes) | {"command": command}
-    facts = learners.once(
-        processes, lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch)
-    )
-    learners.once(processes, lambda: tables.note_public_test(recipe, data_dir))
+    facts = once(lambda: _begun(folder, recipe, sealed, public, used, ledger, data_dir, facts, otherwise, watch))
+    once(lambda: tables.note_public_test(recipe, data_dir))
     with folder.locked() if first else nullcontext():
         if clusters is not None and first:
             multistage.clusters = stage_0.prior_of(recipe, folder.keep_clusters(clusters))
@@ -138,18 +138,19 @@ def train_again(
         )
     learners.check_known(recipe.model)
     processes = learners.processes(recipe.model, fabric)
+    once = partial(learners.once, processes)
     unlabelled = _load_public(recipe, data_dir, known)
-    public = _read(recipe, unlabelled, holder, cache, watch, processes)
+    public = _read(recipe, unlabelled, holder, cache, watch, once)
     public.check_same(known["reads"])
     facts = _facts(recipe, unlabelled, public, data_dir, cache, processes) | {"command": command}
     data = learners.readable(recipe.model, public.data)
     multistage = stages_of(recipe, data, processes, _counted_clusters(recipe, holder))
     for learner in multistage.learner:  # type: ignore[union-attr]  # one per stage
         learner.check(data.X, len(data.classes))
-    _begin(multistage, recipe, data, data_dir, cache, watch, processes)
+    initial.begin(multistage.learner, recipe, data, data_dir=data_dir, cache=cache, watch=watch, once=once)  # type: ignore[arg-type]
     multistage.pupil = students.of(recipe, unlabelled, processes)
-    facts = learners.once(processes, lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
-    learners.once(processes, lambda: tables.note_public_test(recipe, data_dir))
+    facts = once(lambda: _begun_again(folder, recipe, public, earlier, facts, otherwise))
+    once(lambda: tables.note_public_test(recipe, data_dir))
     first = processes.is_global_zero
     with folder.locked() if first else nullcontext():
         journal = _journal(folder, watch, None, facts) if first else None
@@ -195,21 +196,6 @@ def stages_of(
     )
 
 
-def _begin(
-    multistage: MultiStage,
-    recipe: Recipe,
-    data: datasets.Dataset,
-    data_dir: Path | None,
-    cache: Path | None,
-    watch: Watch | None,
-    processes: Fabric | OneProcess,
-) -> None:
-    """Give the stages' networks the weights that a recipe's `init` teaches, if it has one."""
-    once = partial(learners.once, processes)
-    nets = list(multistage.learner) if recipe.init is not None else []  # type: ignore[arg-type]  # one per stage
-    initial.begin(nets, recipe, data, data_dir=data_dir, cache=cache, watch=watch, once=once)
-
-
 def _load(recipe: Recipe, data_dir: Path | None) -> datasets.Dataset:
     own_file = recipe.table is not None
     data = tables.load(recipe, data_dir) if own_file else datasets.load(recipe.data, data_dir=data_dir)
@@ -233,7 +219,7 @@ def _read(
     holder: RunFolder,
     cache: Path | None,
     watch: Watch | None,
-    processes: Fabric | OneProcess,
+    once: Once,
 ) -> Public:
     """Return public data as the recipe's model reads it, by the extractor in a run's folder, if that is of this recipe."""
     if recipe.features is not None:
@@ -244,7 +230,7 @@ def _read(
         cache=cache,
         saved=holder.path if holder.exists else None,
         watch=watch,
-        once=partial(learners.once, processes),
+        once=once,
     )
 
 
@@ -256,14 +242,13 @@ def _clusters(
     folder: RunFolder,
     cache: Path | None,
     watch: Watch | None,
-    processes: Fabric | OneProcess,
+    once: Once,
 ) -> Clusters | None:
     """Return the clusters of a recipe's [prior]: those that are in the run's folder, once it has some."""
     if recipe.prior is None:
         return None
     if folder.exists and folder.clusters_file.exists():
         return folder.clusters()
-    once = partial(learners.once, processes)
     return stage_0.found(recipe, data, public, used, cache=cache, watch=watch, once=once)
 
 
@@ -288,11 +273,6 @@ def _labelled(data: datasets.Dataset) -> NDArray[np.bool_]:
         return np.ones(data.n_rows, dtype=np.bool_)
     with data.vault(budget="1") as vault:  # in memory, and asked nothing
         return vault.labelled
-
-
-def _used(recipe: Recipe, labelled: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the rows that a recipe uses: the first so many of a dataset whose ledger knows them all."""
-    return np.flatnonzero(labelled[: recipe.rows])
 
 
 def _begun(
@@ -323,7 +303,7 @@ def _begun(
                 f"{folder.path} holds clusters of a run that is not there any more, and a new run counts in none but its own: "
                 "choose another folder."
             )
-        place = ledgers.charged(folder, recipe, data, book=book, given=ledger, watch=watch or _nobody)
+        place = ledgers.charged(folder, recipe, data, book=book, given=ledger, watch=watch or nobody)
         if book is not None:
             book.check_ids(place, data.ids)
         with data.vault(ledger=place) as vault:
@@ -447,10 +427,6 @@ def _tests(recipe: Recipe, data: datasets.Dataset) -> list[str]:
     return [named if recipe.table is None else os.path.abspath(data.public_test)]
 
 
-def _nobody(record: Record) -> None:
-    """Nobody watches."""
-
-
 def _journal(folder: RunFolder, watch: Watch | None, vault: LabelVault | None, facts: Record) -> Watch:
     """Return what notes every record in the folder, and certifies every answer before its release is stored there."""
 
@@ -475,7 +451,7 @@ def _finish(
     if multistage.hold_out_ is not None:
         found = held_out(multistage.hold_out_, model.predict_proba(multistage.hold_out_.rows))
         folder.note(found)
-        (watch or _nobody)(found)
+        (watch or nobody)(found)
     timed = ("epoch", "sums")
     seconds = sum(record.get("seconds", 0.0) for record in folder.records() if record["kind"] in timed)
     folder.note({"kind": "done", "seconds": seconds, "threads": learners.threads(folder.recipe().model)})

@@ -16,14 +16,12 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from safetensors import safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
 from labeldp.features.cache import content_digest
-from labeldp.files import renamed_when_whole
 from labeldp.learning.learner import Watch
 from labeldp.torch import checkpoints
 from labeldp.torch.batches import Batches, as_input, gather, torch_seed
@@ -301,12 +299,7 @@ class BYOL:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the backbone's weights as safetensors, with the description beside them."""
-        weights = {  # clones, because tied weights share memory, which the format does not allow
-            name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for name, value in self._fitted().state_dict().items()
-        }
-        with renamed_when_whole(Path(path)) as file:
-            file.write(to_bytes(weights, metadata={"description": json.dumps(self.description())}))
+        checkpoints.save_weights(path, self._fitted(), self.description())
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Take over what a BYOL of the same description saved."""

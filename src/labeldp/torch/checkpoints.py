@@ -1,15 +1,17 @@
-"""Checkpoints: whole or not there at all, and read without executing anything."""
+"""Checkpoints and weights: whole or not there at all, and read without executing anything."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
 
 from labeldp.errors import InvalidArgument
 from labeldp.files import renamed_when_whole
@@ -34,6 +36,16 @@ def read(path: Path | None, fingerprint: str) -> dict[str, Any] | None:
             "Resume with the recipe it was made with, or use another folder."
         )
     return state
+
+
+def save_weights(path: str | os.PathLike[str], module: nn.Module, description: dict[str, Any] | None = None) -> None:
+    """Write a module's weights as safetensors, into one file of exactly this name, with a description as metadata."""
+    weights = {  # clones, because tied weights share memory, which the format does not allow
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in module.state_dict().items()
+    }
+    with renamed_when_whole(Path(path)) as file:
+        file.write(to_bytes(weights, None if description is None else {"description": json.dumps(description)}))
 
 
 def fingerprint_of(settings: dict[str, Any], tensors: Iterable[Tensor]) -> str:

@@ -15,13 +15,11 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument, LabelDPError
-from labeldp.files import renamed_when_whole
 from labeldp.learning.evidence import check_rows
 from labeldp.learning.learner import PRECISIONS, Examples, Watch
 from labeldp.torch import checkpoints
@@ -331,12 +329,7 @@ class TorchLearner:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's weights as safetensors."""
-        state = self._fitted().state_dict()
-        weights = {  # clones, because tied weights share memory, which the format does not allow
-            name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()
-        }
-        with renamed_when_whole(Path(path)) as file:
-            file.write(to_bytes(weights))
+        checkpoints.save_weights(path, self._fitted())
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Read weights that `save` wrote, of a module with the same layers."""

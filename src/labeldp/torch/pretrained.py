@@ -18,15 +18,13 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.torch import load_file
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument, MissingExtra
-from labeldp.files import renamed_when_whole
 from labeldp.torch.batches import gather
-from labeldp.torch.checkpoints import fingerprint_of
+from labeldp.torch.checkpoints import fingerprint_of, save_weights
 from labeldp.torch.models.vit import BACKBONES
 
 FORMAT = "labeldp-pretrained-1"
@@ -157,12 +155,7 @@ class Pretrained:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the weights as safetensors, with the description as metadata, into one file of exactly this name."""
-        weights = {  # clones, because tied weights share memory, which the format does not allow
-            name: value.cpu().clone(memory_format=torch.contiguous_format)
-            for name, value in self.module.state_dict().items()
-        }
-        with renamed_when_whole(Path(path)) as file:
-            file.write(to_bytes(weights, {"description": json.dumps(self.description())}))
+        save_weights(path, self.module, self.description())
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Take over the weights that Pretrained of the same module and settings saved."""
