@@ -253,6 +253,14 @@ def test_the_bound_is_that_of_the_theorem():
 GOOD = {"loss": Softmax(K, 1.0), "parameter_set": Ball(1.5), "epsilon": "1"}
 
 
+def test_the_bound_that_is_printed_says_what_labels_that_are_no_candidates_add():
+    X, labels, _ = problem()
+    top = convex.lp_rr_sgd(X, vault_of(labels), Softmax(K, 1.0), Ball(1.5), "3", k=2, priors=[0.4, 0.3, 0.2, 0.1])
+    added = f"{top.bound(missed=1) - top.bound():.4g} times the chance that a label is no candidate"
+    assert f"at most {top.bound():.4g} plus {added};" in repr(top)
+    assert "candidate" not in repr(convex.lp_rr_sgd(X, vault_of(labels), Softmax(K, 1.0), Ball(1.5), "3"))
+
+
 def with_nan(X):
     X[3, 1] = math.nan
     return X

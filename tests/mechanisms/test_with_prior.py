@@ -91,3 +91,10 @@ def test_float32_and_float64_priors_agree_away_from_ties():
 def test_without_a_prior_it_is_randomized_response():
     vault = ldp.LabelVault(np.zeros(50, dtype=int), classes=7, budget="1")
     assert (vault.release(ldp.RRWithPrior("1")).groups.sizes == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n_classes", "epsilon"), [(100, "1e-6"), (1000, "1e-5"), (100_000, "0.003")])
+def test_of_an_even_prior_all_labels_are_candidates_at_any_epsilon(n_classes, epsilon, dtype):
+    even = np.full((1, n_classes), 1 / n_classes, dtype=dtype)
+    assert ldp.RRWithPrior(epsilon).best_k(even).tolist() == [n_classes]

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.linear_model import LogisticRegression
@@ -22,6 +22,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import labeldp as ldp
 from labeldp.randomness import InsecureBits
@@ -346,3 +347,9 @@ def test_what_is_no_estimator_is_refused_before_labels_are_sealed(estimator):
         ldp.InvalidArgument, match="estimator must be one of scikit-learn's, such as LogisticRegression"
     ):
         LabelDPClassifier(estimator, epsilon=1, classes=2).fit(np.zeros((4, 2)), [0, 1, 0, 1])
+
+
+def test_a_classifier_that_has_probabilities_once_it_is_fitted_is_one():
+    X, y = problem()
+    stacked = StackingClassifier([("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=2))], cv=2)
+    assert quick(stacked).fit(X, y).predict_proba(X).shape == (150, 3)

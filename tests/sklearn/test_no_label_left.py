@@ -294,3 +294,20 @@ def test_a_target_outside_the_bounds_is_not_shown(outside):
     with pytest.raises(ldp.InvalidLabels) as caught:
         LabelDPRegressor(Ridge(), epsilon=1, low=0, high=10).fit(features(), targets)
     assert repr(outside) not in str(caught.value) and "42" not in str(caught.value)
+
+
+WRAPPERS = [
+    LabelDPClassifier(LogisticRegression(), epsilon=1, classes=2),
+    LabelDPRegressor(Ridge(), epsilon=1, low=0, high=1),
+]
+SECRETS = [labels(), pd.Series(labels()), labels().tolist(), numbers_of(labels()), numbers_of(labels()) > 1]
+
+
+@pytest.mark.parametrize("secret", SECRETS, ids=["text", "pandas", "list", "numbers", "booleans"])
+@pytest.mark.parametrize("model", WRAPPERS, ids=lambda model: type(model).__name__)
+def test_labels_in_the_place_of_features_are_not_quoted(secret, model):
+    with pytest.raises((ldp.InvalidArgument, TypeError)) as caught:
+        model.fit(secret, np.arange(N) % 2)
+    told = "".join(traceback.format_exception(caught.value))
+    shown = [line for line in told.splitlines() if not line.startswith("  ")]  # what is said, not our source
+    assert not any(word in " ".join(shown) for word in (MARKER, "perhaps", "[1", "[0", "True", "array="))

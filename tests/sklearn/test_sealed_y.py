@@ -196,7 +196,7 @@ def score_of_nothing(model, X, y):
 
 def test_cross_validation_as_it_comes_reads_labels_and_is_refused():
     vault = vault_of()
-    with pytest.raises(ldp.TrustError, match="KFold"):
+    with pytest.raises(ldp.TrustError, match="LabelDPSearchCV"):
         cross_val_score(private(), features(), vault.sealed())
     assert vault.spent().epsilon == "0"
 
@@ -322,7 +322,7 @@ def test_held_out_rows_are_those_of_the_x_that_was_given():
     truth = np.array(["c", "b", "a"])[labels()][order][model.hold_out_.rows]
     assert graded.value == pytest.approx((model.predict(X[order])[model.hold_out_.rows] == truth).mean(), abs=0.1)
     assert graded.value > 0.8 and model.grade(ldp.metrics.log_loss).value < 1
-    with pytest.raises(ldp.InvalidArgument, match="no rows were held out"):
+    with pytest.raises(ldp.InvalidArgument, match="no rows are held out"):
         private().fit(X, vault_of().sealed()).grade()
 
 
@@ -367,3 +367,25 @@ def test_a_regressor_where_a_classifier_belongs_is_told_apart():
     with pytest.raises(ldp.InvalidArgument, match="use LabelDPRegressor"):
         private(Ridge()).fit(features(), vault.sealed())
     assert vault.spent().epsilon == "0"
+
+
+def test_the_column_of_labels_is_not_learned_from_where_it_was_sealed_under_its_name():
+    frame = pd.DataFrame({"a": np.arange(20.0), "bought": np.arange(20) % 2})
+    vault = ldp.LabelVault(frame["bought"], classes=2, budget="1")
+    assert vault.column == vault.sealed()[:3].name == "bought"
+    with pytest.raises(ldp.InvalidArgument, match="X must not hold the labels: its column 'bought'"):
+        LabelDPClassifier(LogisticRegression(), epsilon=1).fit(frame, vault.sealed())
+    assert vault.spent().epsilon == "0"
+    assert ldp.LabelVault(frame["bought"].to_numpy(), classes=2, budget="1").column is None
+
+
+def test_a_fit_that_is_refused_leaves_the_model_that_was_paid_for():
+    frame = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40) % 3})
+    vault = ldp.LabelVault(np.arange(40) // 20, classes=2, budget="1")
+    model = LabelDPClassifier(LogisticRegression(), epsilon=1).fit(frame, vault.sealed())
+    before = model.predict_proba(frame)
+    with pytest.raises(ldp.BudgetExhausted):
+        model.fit(frame[["b"]], vault.sealed())
+    with pytest.raises(ldp.InvalidArgument, match="inconsistent numbers of samples"):
+        model.fit(frame[["b"]], vault.sealed()[:7])
+    assert model.feature_names_in_.tolist() == ["a", "b"] and (model.predict_proba(frame) == before).all()

@@ -175,3 +175,34 @@ def test_an_unfitted_search_says_so():
     X, _ = problem()
     with pytest.raises(ValueError, match="not fitted"):
         LabelDPSearchCV(private(), GRID).predict(X)
+
+
+class Stopped(LogisticRegression):
+    """Stops at the so-and-so-many-th fit after labels have been asked."""
+
+    vault, fits = None, 0
+
+    def fit(self, X, y, sample_weight=None):
+        if Stopped.vault.spent().epsilon != "0":
+            Stopped.fits -= 1
+            if Stopped.fits == 0:
+                raise KeyboardInterrupt
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("fits", [1, 4, 9])
+def test_what_was_released_is_kept_where_learning_is_stopped(fits):
+    X, y = problem(120)
+    Stopped.vault, Stopped.fits = vault_of(y), fits
+    search = LabelDPSearchCV(private(Stopped()), {"estimator__C": [0.1, 1.0, 10.0]})
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(X, Stopped.vault.sealed())
+    assert len(search.hold_out_) == 24 and len(search.releases_) == (1 if fits == 1 else 2)
+    assert search.certificate_["spent"]["epsilon"] == "4" and search.n_features_in_ == 3
+
+
+def test_the_best_model_says_why_it_cannot_be_graded():
+    X, y = problem(120)
+    search = LabelDPSearchCV(private(), GRID).fit(X, vault_of(y).sealed())
+    with pytest.raises(ldp.InvalidArgument, match="has learned from the rows that chose it"):
+        search.best_estimator_.grade()

@@ -489,3 +489,10 @@ def test_the_learner_of_the_estimator_is_this_one():
         X, model.releases_, start=SklearnLearner(LogisticRegression(), rounds=2).fit(X, model.releases_[0])
     )
     assert again.predict_proba(X) == pytest.approx(model.predict_proba(X), abs=1e-4)
+
+
+def test_a_sparse_table_can_be_learned_from_in_stages():
+    X = csr_array(np.eye(4)[np.arange(120) % 4])
+    vault = ldp.LabelVault(np.arange(120) % 4 // 2, classes=2, budget="8")
+    stages = ldp.MultiStage(SklearnLearner(LogisticRegression()), stages=2, mechanism=ldp.GroupedResponse)
+    assert stages.fit(X, vault, "8").predict_proba(X).shape == (120, 2)

@@ -6,6 +6,7 @@ import copy
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from learner_contract import N_CLASSES, N_FEATURES, LearnerContract, Stop, features, release_of, true_labels
@@ -396,7 +397,7 @@ def test_a_checkpoint_of_other_settings_is_refused(change, tmp_path):
     if change.pop("start", None):
         start = TorchLearner(network(), epochs=1, schedule="constant").fit(X, release)
     learner = TorchLearner(module, **settings | change)
-    with pytest.raises(ldp.InvalidArgument, match="use another folder"):
+    with pytest.raises(ldp.InvalidArgument, match="trained on anew, and nothing is asked again"):
         learner.fit(X, release, start=start, checkpoint=tmp_path / "c")
 
 
@@ -416,7 +417,7 @@ def test_augmentation_is_one_of_the_settings(tmp_path):
     release = ldp.LabelVault(np.arange(20) % 2, classes=2, budget="1").release(ldp.RandomizedResponse("1"))
     module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
     TorchLearner(module, epochs=1).fit(images, release, checkpoint=tmp_path / "c")
-    with pytest.raises(ldp.InvalidArgument, match="use another folder"):
+    with pytest.raises(ldp.InvalidArgument, match="trained on anew, and nothing is asked again"):
         TorchLearner(module, epochs=1, augmentation=Augmentation(crop=1)).fit(
             images, release, checkpoint=tmp_path / "c"
         )
@@ -549,3 +550,45 @@ def test_numbers_of_any_precision_are_looked_at(dtype):
     checks.finite_rows(X, np.array([0, 2]))
     with pytest.raises(InvalidArgument, match="X must be finite"):
         checks.finite_rows(X, np.arange(3))
+
+
+class TwoHeads(nn.Module):
+    """Returns what its users want, and more of it while it trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(N_FEATURES, N_CLASSES)
+
+    def forward(self, x):
+        return (self.linear(x), x) if self.training else self.linear(x)
+
+
+def frozen():
+    return network().requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("module", "batch_size"), [(frozen(), 8), (network(norm=True), 1), (TwoHeads(), 8)], ids=["frozen", "norm", "pair"]
+)
+def test_a_module_that_cannot_learn_is_found_before_anything_is_asked(module, batch_size):
+    vault = ldp.LabelVault(true_labels(features()[:40]), classes=N_CLASSES, budget="1")
+    with pytest.raises(InvalidArgument, match=f"cannot learn from X in batches of {batch_size}"):
+        ldp.MultiStage(TorchLearner(module, batch_size=batch_size), stages=1).fit(features()[:40], vault, "1")
+    assert vault.spent().epsilon == "0"
+
+
+def test_the_step_that_is_tried_changes_neither_the_module_nor_torchs_generator():
+    learner = TorchLearner(network(dropout=0.5, norm=True))
+    before, state = copy.deepcopy(learner.module.state_dict()), torch.random.get_rng_state()
+    learner.check(features()[:8], N_CLASSES)
+    assert same(learner.module.state_dict(), before) and torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_bytes_are_pixels_of_images_and_a_table_of_bytes_is_refused():
+    table = np.random.default_rng(0).integers(0, 2, size=(9, N_FEATURES), dtype=np.uint8)
+    with pytest.raises(InvalidArgument, match=r"X of bytes must be images .*astype\(np.float32\)"):
+        TorchLearner(network()).check(table, N_CLASSES)
+    with pytest.raises(InvalidArgument, match=r"whole numbers are taken for ids: give X.astype\(np.float32\)"):
+        TorchLearner(network()).check(table.astype(np.int64), N_CLASSES)
+    with pytest.raises(InvalidArgument, match=r"got a DataFrame: give X.to_numpy\(np.float32\)"):
+        TorchLearner(network()).check(pd.DataFrame(table), N_CLASSES)

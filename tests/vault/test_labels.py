@@ -33,6 +33,10 @@ def numbers(labels, classes, missing=None):
         (pd.Series([1, 0], index=[7, 3]), 2, [1, 0]),
         (pd.array(["b", "a"], dtype="string"), ["a", "b"], [1, 0]),
         (range(3), 3, [0, 1, 2]),
+        (list(np.array([1, 0])), 2, [1, 0]),
+        (list(np.array(["b", "a"])), ["a", "b"], [1, 0]),
+        (list(np.array([True, False])), [False, True], [1, 0]),
+        ([0.5, 1.5, 1.0], [0.5, 1, 1.5], [0, 2, 1]),
         (("a", "b"), ("a", "b"), [0, 1]),
     ],
 )
@@ -136,3 +140,17 @@ def test_every_integer_type_holds_labels(dtype):
 def test_the_largest_numbers_of_a_type_are_strangers_too(dtype):
     with pytest.raises(ldp.InvalidLabels):
         ldp.LabelVault(np.array([0, np.iinfo(dtype).max], dtype=dtype), classes=3, budget="1")
+
+
+@pytest.mark.parametrize(
+    ("labels", "stored"),
+    [
+        (np.array([0.0, 1.0]), "numbers with a decimal point"),
+        (pd.Series([0.0, 1.0]), "numbers with a decimal point"),
+        (["no", "yes"], "text"),
+        ([None, "no", 1], "objects of several or other types"),
+    ],
+)
+def test_labels_of_another_type_are_told_how_they_are_stored_and_what_to_do(labels, stored):
+    with pytest.raises(ldp.InvalidLabels, match=rf"\(integers\); these are stored as {stored}.*astype\('Int64'\)"):
+        numbers(labels, 2, missing="public")

@@ -45,7 +45,10 @@ class Fit(Found):
         return self.of_the_pass() + 2 * self.diameter * self.lipschitz * share(missed=missed)
 
     def __repr__(self) -> str:
-        return f"<Fit: {self.kind} of {self.n_steps} steps, excess risk at most {self.bound():.4g}; {self.release.receipt}>"
+        most = f"{self.bound():.4g}"
+        if (self.release.sizes < len(self.release.classes)).any():
+            most += f" plus {2 * self.diameter * self.lipschitz:.4g} times the chance that a label is no candidate"
+        return f"<Fit: {self.kind} of {self.n_steps} steps, excess risk at most {most}; {self.release.receipt}>"
 
 
 def lp_rr_sgd(

@@ -1,4 +1,6 @@
-"""Learning from counts of groups by their likelihood, with any learner: EM, whose E-step is `labeldp.priors.bag_posterior`."""
+"""Learning from counts of groups by their likelihood, with any learner: EM, whose E-step
+`labeldp.priors.bag_posterior` approximates.
+"""
 
 from __future__ import annotations
 

@@ -455,8 +455,8 @@ class MultiStage:
             self._check_mechanism(of_stages, n_classes)
         if self.hold_out:
             _check_law(RandomizedResponse(epsilon), n_classes)
-        if len(X) != n_rows:
-            raise InvalidArgument(f"X must have one row per label ({n_rows}), got {len(X)}.")
+        if (given := X.shape[0] if hasattr(X, "shape") else len(X)) != n_rows:  # a sparse table has no length
+            raise InvalidArgument(f"X must have one row per label ({n_rows}), got {given}.")
         if getattr(learners[0], "needs_finite", False):
             checks.finite_rows(X, use)
         for learner in learners:
@@ -533,8 +533,9 @@ def _check_ours(vault: LabelHolder, release: Stored, is_answer: bool, folder: Pa
     """Raise unless a release, which may come from a file, is the vault's answer to what this run asks."""
     if not is_answer or not vault.recognises(release):
         raise InvalidArgument(
-            f"the {stage} in {folder} is not this vault's answer to this question: use another folder, or train on it with "
-            "refit, which asks nothing."
+            f"the {stage} in {folder} is not this vault's answer to this question. Train on it with refit, which asks nothing; "
+            "or go on with the ledger it was asked on (a vault with budget= forgets at the end of its process). "
+            "Another folder asks all labels again."
         )
 
 

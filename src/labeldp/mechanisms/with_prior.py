@@ -48,7 +48,7 @@ class RRWithPrior(GroupMechanism):
         mass = likeliest_first[0].astype(np.float64)
         k = np.ones(len(ascending), dtype=np.int64)
         for so_far, p in enumerate(likeliest_first[1:], start=1):
-            grows = p * (ratio + so_far - 1) > mass
+            grows = p.astype(np.float64) * (ratio + so_far - 1) > mass  # in 32 bits a ratio of 1 + 1e-8 would be 1
             if not grows.any():
                 break
             k += grows

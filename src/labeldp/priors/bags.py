@@ -23,8 +23,8 @@ def bag_posterior(predicted: NDArray[np.floating], histogram: HistogramRelease) 
     A model that predicts p_i for the rows of a group expects sum p_i of each class in it, give or take a variance of
     sum p_i (1 - p_i). The counts say something else, give or take the noise. The expected counts given both are between the
     two, in proportion to the variances; the beliefs are the predictions, times one factor per group and class, that add up
-    to these counts (iterative proportional fitting). This is the E-step of EM on the likelihood of the counts, with
-    normal laws for the sum of labels and for the noise.
+    to these counts (iterative proportional fitting). That is close to the E-step of EM on the likelihood of the counts where
+    groups are large, with normal laws for the sum of labels and for the noise; of two rows it is a rough one.
 
     Parameters
     ----------

@@ -213,7 +213,8 @@ def not_protected(run: Run) -> list[tuple[str, str]]:
 
 def _advantage(run: Run) -> str:
     bound = (
-        "The guarantee bounds what the release adds: a guess gains at most tanh(epsilon/4) in its chance to be right"
+        "The guarantee bounds what a label's own reports add for somebody who knows all other labels: a guess of it gains at "
+        "most tanh(epsilon/4) in its chance to be right"
     )
     try:
         epsilon, delta = map(float, spent(run.certificate or {}))
@@ -222,4 +223,4 @@ def _advantage(run: Run) -> str:
     if delta or not run.certificate or not is_private(run.certificate) or not math.isfinite(epsilon):
         return f"{bound}."
     points = 100 * math.tanh(epsilon / 4)
-    return f"{bound}, here {points:.0f} percentage points, over the best guess without it."
+    return f"{bound}, here {points:.0f} percentage points, over the best guess without them."

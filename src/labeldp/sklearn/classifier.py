@@ -136,7 +136,10 @@ class LabelDPClassifier(ClassifierMixin, Wrapper, BaseEstimator):
         """
         check_is_fitted(self, "estimator_")
         if self.hold_out_ is None:
-            raise InvalidArgument("no rows were held out: say hold_out=0.2 before fit.")
+            raise InvalidArgument(
+                "no rows are held out from this model: say hold_out=0.2 before fit. (The best one of a search has learned from "
+                "the rows that chose it: best_score_ is of a fit without them.)"
+            )
         return figure(self.hold_out_, self._held_out_predictions)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -196,6 +199,7 @@ class LabelDPClassifier(ClassifierMixin, Wrapper, BaseEstimator):
     def _keep(self, given: Given, asked: MultiStage) -> None:
         """Keep what was released, with the caller's row numbers, and no model of an earlier fit beside it."""
         self.__dict__.pop("estimator_", None)
+        given.noted_in(self)
         self.releases_ = [given.told(release) for release in asked.releases_]
         self.hold_out_ = None if asked.hold_out_ is None else given.told(asked.hold_out_)
         self.certificate_ = given.certificate()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import (
@@ -45,12 +45,20 @@ class Given:
     weights: NDArray[np.float64] | None
     params: dict[str, Any]
     covers: str
+    features: dict[str, Any]
+    """The names and number of features, as scikit-learn notes them."""
     order: NDArray[np.int64] | None = None
     """Which row of the caller's each row is, where labels came in another order than their vault's."""
 
     def told(self, release: Release) -> Release:
         """Return a release whose rows are the caller's own."""
         return release if self.order is None else replace(release, rows=self.order[release.rows])
+
+    def noted_in(self, estimator: Any) -> None:
+        """Note the features that a release goes with, and forget those of an earlier fit."""
+        for name in ("feature_names_in_", "n_features_in_"):
+            estimator.__dict__.pop(name, None)
+        estimator.__dict__.update(self.features)
 
     def certificate(self) -> dict[str, Any]:
         return self.labels.certificate() | {"covers": self.covers}
@@ -104,7 +112,10 @@ def opened(
     if isinstance(y, Unsealed) and isinstance(y.labels, LabelVault):
         raise InvalidArgument("y must be labels or a vault's sealed ones: give vault.sealed(), not the vault.")
     _check_not_in(X, y)
-    validate_data(estimator, X, skip_check_array=True)  # notes the names and number of features
+    if getattr(X, "ndim", 2) == 1 and getattr(X, "dtype", np.dtype(object)).kind in "biufc":
+        raise InvalidArgument("X must be a table, one row per label and one column per feature; it has one dimension.")
+    noted = BaseEstimator()  # not the caller's: where nothing is released, what it has learned before stays usable
+    validate_data(noted, X, skip_check_array=True)
     params = _routed(estimator, fit_params)
     features = Rows(X)
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
@@ -120,12 +131,11 @@ def opened(
     if isinstance(y, SealedColumn):
         column, order = y.in_order()
         params = {name: taken(value, order, len(order)) for name, value in params.items()}
-        yield Given(
-            Rows(features[order]), column, None if weights is None else weights[order], params, THE_VAULT, order
-        )
+        weights = None if weights is None else weights[order]
+        yield Given(Rows(features[order]), column, weights, params, THE_VAULT, vars(noted), order)
         return
     with seal(y) as vault:
-        yield Given(features, vault, weights, params, THIS_FIT)
+        yield Given(features, vault, weights, params, THIS_FIT, vars(noted))
 
 
 def refuse_sealed(y: Any) -> None:
@@ -136,7 +146,7 @@ def refuse_sealed(y: Any) -> None:
 
 def _check_not_in(X: Any, y: Unsealed | SealedColumn) -> None:
     """Raise where the column of labels is also one of the features. Names are public."""
-    name = getattr(y.labels, "name", None) if isinstance(y, Unsealed) else None
+    name = getattr(y.labels if isinstance(y, Unsealed) else y, "name", None)
     if name is not None and name in list(getattr(X, "columns", [])):
         raise InvalidArgument(f"X must not hold the labels: its column {name!r} has the name of y. Drop it from X.")
 

@@ -131,11 +131,6 @@ class SklearnLearner:
             raise InvalidArgument(
                 f"{name_of(self.estimator)} is a regressor: use LabelDPRegressor, or give a classifier."
             )
-        if not hasattr(split(self.estimator)[1], "predict_proba"):
-            raise InvalidArgument(
-                f"{name_of(self.estimator)} has no predict_proba, which priors and beliefs are made of: choose a classifier "
-                "that has, or wrap it in sklearn.calibration.CalibratedClassifierCV."
-            )
         if self.sample_weight is not None and not takes_weights(self.estimator):
             raise InvalidArgument(
                 f"{name_of(self.estimator)} takes no sample_weight: leave it out, or choose another classifier."
@@ -149,7 +144,12 @@ class SklearnLearner:
             model = model or task.fit_labels(beliefs.argmax(axis=1), n_classes)
             self._joined(steps, model).predict_proba(X[rows[:1]])
         except Exception as error:  # no label was touched: what it says is public
-            raise cannot_learn(self.estimator, error) from error
+            if not hasattr(split(self.estimator)[1], "predict_proba"):  # some have it once they are fitted
+                raise InvalidArgument(
+                    f"{name_of(self.estimator)} has no predict_proba, which priors and beliefs are made of: choose one that "
+                    "has, or wrap it in sklearn.calibration.CalibratedClassifierCV."
+                ) from None
+            raise cannot_learn(self.estimator, X, error) from (None if X.is_column else error)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -379,7 +379,8 @@ def _read(checkpoint: Path | None, mark: str, likelihood: Table, weights: Table)
     if str(found.get("mark")) != mark:
         raise InvalidArgument(
             f"{checkpoint} was made by a training with other releases, settings or starting weights, and cannot be gone on "
-            "from. Resume with the recipe it was made with, or use another folder."
+            "from. Resume with those it was made with, or remove it and the checkpoints beside it: what was released is then "
+            "trained on anew, and nothing is asked again."
         )
     latest, best = (
         Round.of(

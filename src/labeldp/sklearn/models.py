@@ -34,9 +34,14 @@ class WrongType(InvalidArgument, TypeError):
     """Features of a type that an estimator does not take; scikit-learn's users expect a TypeError."""
 
 
-def cannot_learn(estimator: Any, error: Exception) -> InvalidArgument:
-    """Return what to raise where an estimator fails on public features and made-up labels."""
+def cannot_learn(estimator: Any, X: Rows, error: Exception) -> InvalidArgument:
+    """Return what to raise where an estimator fails on public features and made-up labels.
+
+    Of one column that is no table its words are not passed on: they might quote labels that were given in the place of X.
+    """
     kind = WrongType if isinstance(error, TypeError) else InvalidArgument
+    if X.is_column:
+        return kind(f"{name_of(estimator)} cannot learn from one column that is no table ({type(error).__name__}).")
     return kind(f"{name_of(estimator)} cannot learn from these features: {error}")
 
 

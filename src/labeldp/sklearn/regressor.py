@@ -102,6 +102,7 @@ class LabelDPRegressor(RegressorMixin, Wrapper, BaseEstimator):
             release = given.labels.release(response)
             for fitted in ("estimator_", "line_"):  # a model of an earlier fit does not go with this release
                 self.__dict__.pop(fitted, None)
+            given.noted_in(self)
             self.release_, self.certificate_ = given.told(release), given.certificate()
         self._bounds = float(response.low), float(response.high)
         line = self._line(given, release)
@@ -174,7 +175,7 @@ class LabelDPRegressor(RegressorMixin, Wrapper, BaseEstimator):
         try:
             self._fitted(given, rows, np.linspace(-1, 1, len(rows))).predict(given.X[rows[:1]])
         except Exception as error:  # no target was touched: what it says is public
-            raise cannot_learn(self.estimator, error) from error
+            raise cannot_learn(self.estimator, given.X, error) from (None if given.X.is_column else error)
 
     def _fitted(self, given: Given, rows: NDArray[np.int64], values: NDArray[np.float64]) -> Any:
         steps, regressor = split(self.estimator)

@@ -22,6 +22,11 @@ class Rows:
     def __len__(self) -> int:
         return self.n_rows
 
+    @property
+    def is_column(self) -> bool:
+        """Whether X has one dimension, as texts may, and labels have."""
+        return getattr(self.X, "ndim", None) == 1 or (isinstance(self.X, list) and np.ndim(self.X[0]) == 0)
+
     def __getitem__(self, rows: NDArray[Any]) -> Any:
         return _safe_indexing(self.X, rows)
 

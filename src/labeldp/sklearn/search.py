@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from labeldp import checks
 from labeldp.errors import InvalidArgument
@@ -40,6 +40,7 @@ class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
     best_params_, best_index_, best_score_ : the choice; the score is that of a fit without the held-out rows.
     cv_results_ : params, mean_test_score, std_test_score (a standard error), rank_test_score, and the figure that was not
         asked for, by its name.
+    releases_ : the noisy reports that candidates learn from.
     hold_out_ : the release that the choice was made on; it cannot grade best_estimator_, which has learned from it.
     certificate_, classes_ : as in LabelDPClassifier.
 
@@ -76,9 +77,16 @@ class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
             learners = [each._learner(given) for each in candidates]
             for each in candidates:  # all that can stop one, before anything is asked
                 each._multistage(len(names), given).check(given.X, given.labels.labelled, len(names), epsilon)
-            asked = base._multistage(len(names), given).fit(given.X, given.labels, epsilon)
-            base._keep(given, asked)
-            self.certificate_ = base.certificate_
+            asked = base._multistage(len(names), given)
+            try:
+                asked.fit(given.X, given.labels, epsilon)
+            finally:  # what was released can be learned from again, free, also where learning failed
+                if asked.releases_ or asked.hold_out_ is not None:
+                    base._keep(given, asked)
+                    given.noted_in(self)
+                    self.__dict__.pop("best_estimator_", None)
+                    self.releases_, self.hold_out_ = base.releases_, base.hold_out_
+                    self.certificate_ = base.certificate_
         assert asked.hold_out_ is not None
         named = {str(number): learner for number, learner in enumerate(learners)}
         choice = select(named, given.X, asked.releases_, asked.hold_out_)
@@ -88,8 +96,7 @@ class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         learner = learners[self.best_index_].fit(given.X, [*asked.releases_, asked.hold_out_])
         best = candidates[self.best_index_]
-        validate_data(best, X, skip_check_array=True)
-        self.hold_out_ = base.hold_out_
+        given.noted_in(best)
         best.releases_, best.certificate_ = base.releases_, base.certificate_
         best.hold_out_ = None  # it has learned from those rows: they cannot grade it any more
         self.best_estimator_ = best._learned(names, learner)

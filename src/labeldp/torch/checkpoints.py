@@ -33,7 +33,8 @@ def read(path: Path | None, fingerprint: str) -> dict[str, Any] | None:
     if not isinstance(state, dict) or state.get("fingerprint") != fingerprint:
         raise InvalidArgument(
             f"{path} was made by a training with other releases, settings or starting weights, and cannot be gone on from. "
-            "Resume with the recipe it was made with, or use another folder."
+            "Resume with those it was made with (seed torch before you build a module), or remove it and the checkpoints "
+            "beside it: what was released is then trained on anew, and nothing is asked again."
         )
     return state
 

@@ -45,7 +45,8 @@ class TorchLearner:
         `see`, that is given all of X before training; where it has a method `penalty`, that is given the number of training
         rows and returns what is added to the mean loss, such as minus the log of a prior over that number.
     loss : "noisy-label", cross entropy on the reported label (the paper's); "debiased", unbiased for the loss on true labels
-        (Appendix G); "likelihood", -log sum_y softmax_y P(report | y), which takes every release and wastes nothing.
+        that are candidates (Appendix G); "likelihood", -log sum_y softmax_y P(report | y), which takes every release and wastes
+        nothing.
     epochs, batch_size, learning_rate, weight_decay, momentum : as usual; learning_rate is the schedule's peak.
     optimizer : "sgd" (with Nesterov momentum), "adamw", or "adam", whose weight decay is a penalty on the squared weights.
     schedule : "linear" or "piecewise" (the paper's), "official" (its code's), "constant".
@@ -125,22 +126,39 @@ class TorchLearner:
         return "likelihood" if self.loss == "likelihood" else "labels"
 
     def check(self, X: Any, n_classes: int) -> None:
-        """Raise unless the module turns rows of X into finite rows of K logits."""
-        module = copy.deepcopy(self.module).eval()
+        """Raise unless the module turns rows of X into finite rows of K logits, and can learn: a copy takes one step."""
+        if hasattr(X, "iloc"):
+            raise InvalidArgument(
+                f"X must be an array or a tensor, got a {type(X).__name__}: give X.to_numpy(np.float32)."
+            )
+        if getattr(X, "dtype", None) in (np.uint8, torch.uint8) and np.ndim(X) != 4:
+            raise InvalidArgument(
+                "X of bytes must be images (rows, channels, height, width), whose pixels are scaled to [0, 1]; X has shape "
+                f"{np.shape(X)}: give a table as X.astype(np.float32)."
+            )
+        module = copy.deepcopy(self.module)
         some = np.arange(min(2, len(X)))[::-1].copy()  # rows in any order, as training takes them
+        hint = ""
         with torch.inference_mode():
             try:
                 inputs = as_input(gather(X, some, torch.device("cpu")))
-                logits = module(inputs)
+                hint = (
+                    ""
+                    if inputs.is_floating_point()
+                    else " (whole numbers are taken for ids: give X.astype(np.float32))"
+                )
+                logits = module.eval()(inputs)
             except Exception as error:
                 raise InvalidArgument(
-                    f"the module cannot read X (shape {np.shape(X)}): {type(error).__name__}: {error}"
+                    f"the module cannot read X{hint} (shape {np.shape(X)}): {type(error).__name__}: {error}"
                 ) from None
-        if logits.shape != (len(some), n_classes) or not torch.isfinite(logits).all():
+        if not isinstance(logits, Tensor) or logits.shape != (len(some), n_classes) or not torch.isfinite(logits).all():
+            shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise InvalidArgument(
                 f"the module must return {n_classes} finite logits per row, one per class; it returned shape "
-                f"{tuple(logits.shape)} for {len(some)} rows."
+                f"{shape} for {len(some)} rows."
             )
+        self._check_learns(module, inputs[: self.batch_size].clone())  # out of inference mode
         if self.mixup and not inputs.is_floating_point():
             raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
         Batches.of(len(X), self.batch_size, self.fabric.world_size)
@@ -155,6 +173,18 @@ class TorchLearner:
                 raise InvalidArgument(
                     f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}."
                 )
+
+    def _check_learns(self, module: nn.Module, inputs: Tensor) -> None:
+        with torch.random.fork_rng():
+            try:
+                optimizer = self._optimizer(module)
+                self._begin_momentum(optimizer)
+                module.train()(inputs).sum().backward()
+                optimizer.step()
+            except Exception as error:
+                raise InvalidArgument(
+                    f"the module cannot learn from X in batches of {self.batch_size}: {type(error).__name__}: {error}"
+                ) from None
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +227,8 @@ class TorchLearner:
                 raise LabelDPError(
                     f"the training loss became {loss} in epoch {epoch}: lower learning_rate ({self.learning_rate}). What was "
                     "released can be trained on again at no cost: labeldp train --resume --set training.learning_rate=.. "
-                    "(of a student: student.learning_rate)."
+                    "(of a student: student.learning_rate); in Python, fit under the same name= (and without its checkpoints, "
+                    "if it had a folder), or refit(X, releases_)."
                 )
             record = {
                 "epoch": epoch,

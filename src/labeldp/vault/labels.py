@@ -43,6 +43,8 @@ class Classes:
                 "classes must be a count or a list of names, such as classes=10 or classes=['no', 'yes']."
             )
         names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
+        if {type(name) for name in names} == {int, float}:
+            names = tuple(map(float, names))
         kinds = {type(name) for name in names}
         if len(kinds) != 1 or not kinds <= {str, int, bool, float}:
             raise InvalidArgument("classes must be all text, all integers, all booleans or all numbers.")
@@ -165,8 +167,8 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
         encode = _encoder(Classes.declared(len(classes)) if numbered else classes)
         if absent.any() and missing != "public":
             return None, (
-                "labels must not be missing. If which labels are missing is public, say missing='public'; their rows are then "
-                "never released."
+                "labels must not be missing. If which labels are missing is public, say LabelVault(.., missing='public'); "
+                "their rows are then never released. (An estimator takes such a vault's sealed() for y.)"
             )
         labelled = ~absent
         if not labelled.any():
@@ -174,7 +176,11 @@ def _try_to_seal(labels: Any, classes: Classes, missing: str | None) -> tuple[Se
         known = values[labelled] if absent.any() else values
         numbers = encode(known)
         if numbers is None:
-            return None, f"labels must be of the type of the declared classes ({_type_words(classes)})."
+            return None, (
+                f"labels must be of the type of the declared classes ({_type_words(classes)}); these are stored as "
+                f"{_stored_words(values)}. Convert the column (a pandas one of whole numbers and gaps: .astype('Int64')), or "
+                "declare classes as they are stored."
+            )
         if not ((numbers >= 0) & (numbers < len(classes))).all():
             return None, "labels must all be among the declared classes; some are not."
         sealed = np.zeros(len(values), dtype=unsigned(len(classes)))
@@ -193,6 +199,17 @@ def _type_words(classes: Classes) -> str:
     return {str: "text", int: "integers", bool: "booleans", float: "numbers"}[classes.kind]
 
 
+def _stored_words(values: NDArray[Any]) -> str:
+    """Return what a whole column is stored as; the length of texts is not said."""
+    words = {"b": "booleans", "i": "integers", "u": "integers", "f": "numbers with a decimal point", "U": "text"}
+    kinds = (
+        {words.get(np.array(value).dtype.kind, "objects") for value in values.tolist()}
+        if values.dtype == object
+        else set()
+    )
+    return kinds.pop() if len(kinds) == 1 else words.get(values.dtype.kind, "objects of several or other types")
+
+
 def _column(labels: Any) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
     """Return the values and which are missing, from an array, a list, or a pandas column."""
     if hasattr(labels, "isna") and hasattr(labels, "to_numpy"):  # pandas, not imported here
@@ -209,7 +226,10 @@ def _column(labels: Any) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
         absent = np.ma.getmaskarray(labels)
         column = _column(np.asarray(labels.data))
         return None if column is None else (column[0], column[1] | absent)
-    values = np.asarray(labels) if isinstance(labels, np.ndarray) else np.array(list(labels), dtype=object)
+    if isinstance(labels, np.ndarray):
+        values = np.asarray(labels)
+    else:
+        values = np.array([each.item() if isinstance(each, np.generic) else each for each in labels], dtype=object)
     if values.ndim != 1 or len(values) == 0:
         return None
     if values.dtype.kind == "f":

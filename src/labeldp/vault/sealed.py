@@ -26,9 +26,9 @@ if TYPE_CHECKING:  # a vault makes columns of itself, so this file imports this 
 Rows = NDArray[np.int64]
 
 SEALED = (
-    "These labels are sealed: they cannot be read, and only labeldp's own estimators can learn from them. Replace a split "
-    "that reads y by one that does not, such as cv=KFold(5). Scores against sealed labels come from labeldp.metrics, on a "
-    "noisy hold-out."
+    "These labels are sealed: they cannot be read, and only labeldp's own estimators can learn from them. What scores models "
+    "against y, as cross_val_score and GridSearchCV do, cannot: hold rows out with hold_out=0.2 and say model.grade(), or "
+    "choose settings with LabelDPSearchCV; both ask each label once. A split alone may be any that does not read y."
 )
 
 
@@ -94,6 +94,11 @@ class SealedColumn:
                 "rows without replacement."
             )
         return SealedColumn(self._holder, ordered), order
+
+    @property
+    def name(self) -> str | None:
+        """The public name of the column that the holder's labels came as, if it had one."""
+        return getattr(self._holder, "column", None)
 
     # ---- a holder of these rows' labels ------------------------------------------------------------------------------
 

@@ -103,6 +103,7 @@ class LabelVault:
         limit = None if budget is None else Guarantee.of(budget, delta=delta, name="budget")
         if isinstance(ledger, Ledger) or not isinstance(ledger, (str, os.PathLike, type(None))):
             raise InvalidArgument(f"ledger must be the path of a ledger, got {type(ledger).__name__}.")
+        self._column = name if isinstance(name := getattr(labels.labels, "name", None), str) else None
         self._labels = seal(labels, self._classes, missing=missing)
         n_rows = len(self._labels)
         names = None if ids is None else ids_as_text(ids, n_rows)
@@ -460,6 +461,11 @@ class LabelVault:
         return dp_event(self._ledger, None if row is None else int(self._ledger_rows[row]))
 
     # ---- what is public about it -------------------------------------------------------------------------------------
+
+    @property
+    def column(self) -> str | None:
+        """The public name of the column that the labels came as, if it had one."""
+        return self._column
 
     @property
     def classes(self) -> tuple[Any, ...]:
