@@ -15,12 +15,22 @@ from numpy.typing import NDArray
 
 from labeldp.budget.epsilon import Epsilon, EpsilonLike
 from labeldp.errors import InvalidArgument
-from labeldp.randomness import Bits, discrete_laplace
+from labeldp.randomness import Bits, Reserved, discrete_laplace
 from labeldp.randomness.discrete import LARGEST_LAPLACE_SCALE
 
 Index = NDArray[np.int64]
 
 CLAMP = 2**61
+AT_ONCE = 4_096
+"""Numbers whose noise is drawn at once."""
+
+
+def words_reserved(count: int) -> int:
+    """Return how many random words are read for the noise of so many numbers, whatever it comes out as.
+
+    They suffice but with probability 2^-88 (docs/proofs/histogram.md): their number tells nothing of the noise.
+    """
+    return 80 * count + 2_048
 
 
 class Aggregate(ABC):
@@ -52,5 +62,7 @@ class Aggregate(ABC):
 
     def noisy(self, exact: Index, bits: Bits) -> Index:
         """Add noise to exact counts or sums below 2^60, and clamp to 2^61: what is released is a function of their sum."""
-        noise = discrete_laplace(self.scale, exact.size, bits).reshape(exact.shape)
-        return np.clip(exact + noise, -CLAMP, CLAMP)
+        sizes = [min(AT_ONCE, exact.size - at) for at in range(0, exact.size, AT_ONCE)]
+        parts = [discrete_laplace(self.scale, n, Reserved(bits, words_reserved(n))) for n in sizes]
+        noise = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return np.clip(exact + noise.reshape(exact.shape), -CLAMP, CLAMP)

@@ -1,6 +1,6 @@
 """Exact integers from operating-system entropy. No float decides a draw, and no seed reaches privacy noise."""
 
-from labeldp.randomness.bits import SYSTEM, Bits, InsecureBits, SystemBits, known_bits
+from labeldp.randomness.bits import SYSTEM, Bits, InsecureBits, Reserved, SystemBits, known_bits
 from labeldp.randomness.discrete import bernoulli, bernoulli_exp, discrete_gaussian, discrete_laplace
 from labeldp.randomness.integers import below, below_each
 
@@ -8,6 +8,7 @@ __all__ = [
     "SYSTEM",
     "Bits",
     "InsecureBits",
+    "Reserved",
     "SystemBits",
     "below",
     "below_each",

@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import weakref
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,12 @@ from labeldp.errors import InvalidArgument, LabelDPError
 Words = NDArray[np.uint64]
 
 BUFFER_BYTES = 1 << 16
+
+
+class WordSource(Protocol):
+    """What samplers draw from."""
+
+    def words(self, count: int) -> Words: ...
 
 
 class SystemBits:
@@ -103,6 +109,27 @@ class InsecureBits:
 
     def __repr__(self) -> str:
         return f"InsecureBits(seed={self.seed}, NOT PRIVATE)"
+
+
+class Reserved:
+    """So many words, taken at once: how many of them a sampler then uses cannot be seen. Where they do not do, more are."""
+
+    __slots__ = ("_bits", "_used", "_words")
+
+    def __init__(self, bits: SystemBits | InsecureBits, count: int) -> None:
+        self._bits = bits
+        self._words = bits.words(count)
+        self._used = 0
+
+    def words(self, count: int) -> Words:
+        """Return the next `count` words, and wipe them here."""
+        end = self._used + count
+        if end > len(self._words):
+            return self._bits.words(count)
+        taken = self._words[self._used : end].copy()
+        self._words[self._used : end] = 0
+        self._used = end
+        return taken
 
 
 Bits = SystemBits | InsecureBits

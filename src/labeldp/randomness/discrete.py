@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.randomness.bits import Bits
+from labeldp.randomness.bits import WordSource
 from labeldp.randomness.integers import LARGEST_BOUND, below
 
 Integers = NDArray[Any]  # int64, or object where Python integers are needed
@@ -27,7 +27,7 @@ LARGEST_LAPLACE_SCALE = 2**54
 """Scales are ratios of integers up to this; it leaves room for 2^8 full periods below 2^63."""
 
 
-def bernoulli(numerators: Integers, denominator: int, bits: Bits) -> Flags:
+def bernoulli(numerators: Integers, denominator: int, bits: WordSource) -> Flags:
     """Flip independent coins, the i-th true with probability numerators[i] / denominator, exactly."""
     if denominator < LARGEST_BOUND:
         return below(denominator, len(numerators), bits) < numerators.astype(np.uint64)
@@ -43,7 +43,7 @@ def bernoulli(numerators: Integers, denominator: int, bits: Bits) -> Flags:
     return heads
 
 
-def bernoulli_exp(numerators: Integers, denominator: int, bits: Bits) -> Flags:
+def bernoulli_exp(numerators: Integers, denominator: int, bits: WordSource) -> Flags:
     """Flip independent coins, the i-th true with probability exp(-numerators[i] / denominator), exactly."""
     whole, part = numerators // denominator, numerators % denominator
     heads = _bernoulli_exp_fraction(part, denominator, bits)
@@ -55,7 +55,7 @@ def bernoulli_exp(numerators: Integers, denominator: int, bits: Bits) -> Flags:
     return heads
 
 
-def _bernoulli_exp_fraction(numerators: Integers, denominator: int, bits: Bits) -> Flags:
+def _bernoulli_exp_fraction(numerators: Integers, denominator: int, bits: WordSource) -> Flags:
     """Flip coins of probability exp(-x) for 0 <= x <= 1: the first failure in coins x/1, x/2, x/3 .. is at an odd place."""
     odd = np.zeros(len(numerators), dtype=np.bool_)
     running = np.arange(len(numerators))
@@ -67,7 +67,7 @@ def _bernoulli_exp_fraction(numerators: Integers, denominator: int, bits: Bits) 
     return odd
 
 
-def discrete_laplace(scale: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
+def discrete_laplace(scale: Fraction, count: int, bits: WordSource) -> NDArray[np.int64]:
     """Draw integers x with probability proportional to exp(-|x| / scale)."""
     numerator, denominator = scale.numerator, scale.denominator
     if not (0 < numerator <= LARGEST_LAPLACE_SCALE and denominator <= LARGEST_LAPLACE_SCALE):
@@ -88,7 +88,7 @@ def discrete_laplace(scale: Fraction, count: int, bits: Bits) -> NDArray[np.int6
     return _until_accepted(propose, count)
 
 
-def _geometric_exp_one(count: int, bits: Bits) -> NDArray[np.int64]:
+def _geometric_exp_one(count: int, bits: WordSource) -> NDArray[np.int64]:
     """Count heads before the first tail of coins with probability exp(-1)."""
     heads = np.zeros(count, dtype=np.int64)
     running = np.arange(count)
@@ -98,7 +98,7 @@ def _geometric_exp_one(count: int, bits: Bits) -> NDArray[np.int64]:
     return heads
 
 
-def discrete_gaussian(variance: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
+def discrete_gaussian(variance: Fraction, count: int, bits: WordSource) -> NDArray[np.int64]:
     """Draw integers x with probability proportional to exp(-x^2 / (2 variance))."""
     p, q = variance.numerator, variance.denominator
     t = isqrt(max(p, 0) // q) + 1

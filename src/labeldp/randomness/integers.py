@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labeldp.randomness.bits import Bits, Words
+from labeldp.randomness.bits import Words, WordSource
 
 LARGEST_BOUND = 2**63
 
 
-def below(bound: int, count: int, bits: Bits) -> Words:
+def below(bound: int, count: int, bits: WordSource) -> Words:
     """Return `count` independent integers, each uniform over 0 .. bound - 1, for one bound."""
     if not 1 <= bound < LARGEST_BOUND:
         raise AssertionError("a bound must be at least 1 and below 2^63")
@@ -24,7 +24,7 @@ def below(bound: int, count: int, bits: Bits) -> Words:
     return np.remainder(words, step, out=words)
 
 
-def below_each(bounds: NDArray[np.uint64], bits: Bits) -> Words:
+def below_each(bounds: NDArray[np.uint64], bits: WordSource) -> Words:
     """Return independent integers, the i-th uniform over 0 .. bounds[i] - 1."""
     if bounds.dtype != np.uint64:  # the wrapping arithmetic below is that of 64 bits
         raise AssertionError("bounds must be uint64")
