@@ -32,7 +32,7 @@ KEYS = {
         "command",
     ),
     *("kind", "table", "rows", "threads", "version", "draw", "seed", "run", "guarantee", "test_rows", "data"),
-    "unprotected",
+    *("unprotected", "precisions"),
 }
 
 
@@ -45,6 +45,7 @@ def test_a_run_is_recorded_with_what_it_takes_to_trust_it(job, results, tmp_path
         "own:quick",
         "2",
     )
+    assert record["precisions"] == ["float32"]
     assert (record["metric"], record["rows"], record["test_rows"], record["threads"]) == ("accuracy", 200, 360, 1)
     tests = [each for each in job.folder(tmp_path / "runs").records() if each["kind"] == "test"]
     assert len(tests) == 2 and record["value"] == round(100 * tests[-1]["accuracy"], 4)  # the last stage's, in percent

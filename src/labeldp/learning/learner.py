@@ -18,9 +18,9 @@ from labeldp.vault import HistogramRelease, Release
 T = TypeVar("T")
 Epoch = dict[str, Any]
 Watch = Callable[[Epoch], None]
-"""Called at each epoch's end with public figures: epoch, epochs, loss, learning_rate, seconds, rows."""
+"""Called at each epoch's end with public figures: epoch, epochs, loss, learning_rate, seconds, rows; of nets also precision."""
 PRECISIONS = ("float32", "bfloat16")
-"""What networks can be trained in."""
+"""What networks can be trained in, where the processor has instructions for it; see `TorchLearner`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -233,6 +233,9 @@ def _record(job: Job, folder: RunFolder, clock: Clock) -> Record:
         record |= {"sessions": len(sessions), "seconds_are": "of all sessions, a killed one up to its last record"}
     if len(commits) > 1:
         record["commits"] = commits
+    epochs = [each for each in folder.records() if each["kind"] == "epoch"]
+    if precisions := dict.fromkeys(each["precision"] for each in epochs if "precision" in each):
+        record["precisions"] = list(precisions)
     if job.recipe.features or job.recipe.prior or job.recipe.init:
         record["computed_features"] = any(session["computed_features"] for session in sessions)
     return record | (_on_the_way(folder) if is_figure(job.entry.table) else {})

@@ -105,7 +105,7 @@ class Training:
     `rounds` and `folds` are of scikit-learn's models, `warm_start`, `bag_rounds` and `learn_counts` are of all, the others are
     of torch's. The recipe settles `bag_rounds`, which are of counts of clusters: 3 where they are all there is to learn from,
     else 0. With `learn_counts = false` counts are a prior and nothing else; None is true.
-    `precision` is what nets are trained in, "float32" or "bfloat16"; None for the first.
+    `precision` is what nets are trained in, "float32" or "bfloat16" where the processor is quicker at it; None for the first.
     """
 
     loss: str = "likelihood"

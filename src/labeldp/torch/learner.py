@@ -6,7 +6,6 @@ import copy
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -27,6 +26,7 @@ from labeldp.torch.augmentation import Augmentation, variants
 from labeldp.torch.averaging import WeightAverage
 from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
+from labeldp.torch.precision import computed_in, forward_in
 from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
 
@@ -58,7 +58,8 @@ class TorchLearner:
     consistency : weight of a second loss, growing from 0 over training: each image as it was augmented is to be told as
         the averaged weights tell it as it is. Needs averaging, and goes without mixup.
     precision : what convolutions and products are computed in while training, "float32" or "bfloat16", which is faster on
-        processors that know it. Weights, losses and predictions stay float32.
+        processors with instructions for it (others compute in float32 all the same). Weights, losses and predictions stay in
+        float32.
     seed : of shuffling, mixup, augmentation and dropout. No seed reaches privacy noise.
     fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
         Tried on CPUs, alone and with two processes. Not tried on a GPU.
@@ -125,6 +126,11 @@ class TorchLearner:
     def learns_from(self) -> Literal["labels", "likelihood"]:
         return "likelihood" if self.loss == "likelihood" else "labels"
 
+    @property
+    def computed_in(self) -> str:
+        """The precision that convolutions and products are computed in on this device."""
+        return computed_in(self.precision, self.fabric.device)
+
     def check(self, X: Any, n_classes: int) -> None:
         """Raise unless the module turns rows of X into finite rows of K logits, and can learn: a copy takes one step."""
         if hasattr(X, "iloc"):
@@ -139,7 +145,7 @@ class TorchLearner:
         module = copy.deepcopy(self.module)
         some = np.arange(min(2, len(X)))[::-1].copy()  # rows in any order, as training takes them
         hint = ""
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference_mode: what a module keeps of this pass may be used in a step
             try:
                 inputs = as_input(gather(X, some, torch.device("cpu")))
                 hint = (
@@ -158,7 +164,7 @@ class TorchLearner:
                 f"the module must return {n_classes} finite logits per row, one per class; it returned shape "
                 f"{shape} for {len(some)} rows."
             )
-        self._check_learns(module, inputs[: self.batch_size].clone())  # out of inference mode
+        self._check_learns(module, inputs[: self.batch_size])
         if self.mixup and not inputs.is_floating_point():
             raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
         Batches.of(len(X), self.batch_size, self.fabric.world_size)
@@ -237,6 +243,7 @@ class TorchLearner:
                 "learning_rate": optimizer.param_groups[0]["lr"],
                 "seconds": time.perf_counter() - began,
                 "rows": len(data),
+                "precision": self.computed_in,
             }
             if watch is not None:
                 watch(record)
@@ -277,7 +284,7 @@ class TorchLearner:
         fabric, schedule = self.fabric, SCHEDULES[self.schedule]
         mixing = batches.mixing(self.seed, epoch, self.mixup) if self.mixup else None
         total = torch.zeros((), device=fabric.device)
-        forward = module if self.precision == "float32" else partial(in_bfloat16, module)
+        forward = forward_in(self.computed_in, module)
         module.train()
         with torch.random.fork_rng():
             torch.manual_seed(torch_seed(self.seed, epoch, fabric.global_rank))
@@ -396,13 +403,6 @@ def can_be_fused(module: nn.Module) -> bool:
     """Tell whether a step can be one pass over weights and gradients, which large embeddings gain most from."""
     is_sparse = any(getattr(each, "sparse", False) for each in module.modules())
     return not is_sparse and all(parameter.is_floating_point() for parameter in module.parameters())
-
-
-def in_bfloat16(module: Any, inputs: Tensor) -> Tensor:
-    """Return a module's logits, as float32, of convolutions and products in bfloat16."""
-    with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
-        logits: Tensor = module(inputs)
-    return logits.float()
 
 
 def mixed_loss(module: Any, inputs: Tensor, targets: Tensor, lam: float, loss: Any) -> Tensor:
