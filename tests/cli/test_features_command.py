@@ -165,6 +165,9 @@ def test_files_of_features_are_found_from_anywhere(shell, monkeypatch):
     assert len(Path("p.csv").read_text().splitlines()) == 361
     assert shell("predict ../run --data ../b.npy --out q.csv")[0] == 0
     assert Path("p.csv").read_text() == Path("q.csv").read_text()
+    np.save("floats.npy", np.load("../b.npy").astype(np.float32))  # levels of pixels are numbers like others here
+    assert shell("predict ../run --data floats.npy --out s.csv")[0] == 0
+    assert Path("p.csv").read_text() == Path("s.csv").read_text()
     code, _, err = shell("predict ../run --data digits --out r.csv")
     assert code == 2 and "this run's model reads features that you compute" in err
 

@@ -20,7 +20,7 @@ from labeldp.learning.cluster_prior import labels_worth
 from labeldp.learning.multistage import COUNTS
 from labeldp.priors import Clusters, bag_posterior, normalised, projected, smoothed
 from labeldp.priors.shares import noise_variance
-from labeldp.vault.vault import MOST_CELLS
+from labeldp.vault.aggregates import MOST_CELLS
 
 N, K, COUNT = 240, 3, 12
 PART, REST, EPSILON = "0.1", "0.9", "1"

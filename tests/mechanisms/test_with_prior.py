@@ -95,6 +95,6 @@ def test_without_a_prior_it_is_randomized_response():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("n_classes", "epsilon"), [(100, "1e-6"), (1000, "1e-5"), (100_000, "0.003")])
-def test_of_an_even_prior_all_labels_are_candidates_at_any_epsilon(n_classes, epsilon, dtype):
+def test_of_an_even_prior_all_labels_are_candidates_at_small_epsilons_too(n_classes, epsilon, dtype):
     even = np.full((1, n_classes), 1 / n_classes, dtype=dtype)
     assert ldp.RRWithPrior(epsilon).best_k(even).tolist() == [n_classes]

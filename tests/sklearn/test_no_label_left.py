@@ -7,6 +7,7 @@ import gc
 import io
 import pickle
 import traceback
+from collections import UserList, deque
 from collections.abc import Mapping
 
 import joblib
@@ -300,14 +301,63 @@ WRAPPERS = [
     LabelDPClassifier(LogisticRegression(), epsilon=1, classes=2),
     LabelDPRegressor(Ridge(), epsilon=1, low=0, high=1),
 ]
-SECRETS = [labels(), pd.Series(labels()), labels().tolist(), numbers_of(labels()), numbers_of(labels()) > 1]
+SECRETS = {
+    "text": lambda names: names,
+    "pandas": pd.Series,
+    "list": list,
+    "tuple": tuple,
+    "deque": deque,
+    "user list": UserList,
+    "one column": lambda names: [[name] for name in names],
+    "frame": lambda names: pd.DataFrame({"y": names}),
+    "array of one column": lambda names: np.array(names)[:, None],
+    "numbers": lambda names: 86_753 + numbers_of(names),
+    "tuple of numbers": lambda names: tuple((86_753 + numbers_of(names)).tolist()),
+    "range": lambda names: range(86_753, 86_753 + len(names)),
+    "booleans": lambda names: numbers_of(names) > 1,
+}
 
 
-@pytest.mark.parametrize("secret", SECRETS, ids=["text", "pandas", "list", "numbers", "booleans"])
+@pytest.mark.parametrize("kind", SECRETS)
 @pytest.mark.parametrize("model", WRAPPERS, ids=lambda model: type(model).__name__)
-def test_labels_in_the_place_of_features_are_not_quoted(secret, model):
+def test_labels_in_the_place_of_features_are_not_quoted(kind, model):
+    secret = SECRETS[kind](np.array([f"{MARKER} {name}" for name in labels()], dtype=object))
     with pytest.raises((ldp.InvalidArgument, TypeError)) as caught:
         model.fit(secret, np.arange(N) % 2)
     told = "".join(traceback.format_exception(caught.value))
     shown = [line for line in told.splitlines() if not line.startswith("  ")]  # what is said, not our source
-    assert not any(word in " ".join(shown) for word in (MARKER, "perhaps", "[1", "[0", "True", "array="))
+    assert not any(word in " ".join(shown) for word in (MARKER, "86753", "86_753", "True", "False", "array="))
+
+
+@pytest.mark.parametrize("name", ["named", 1, ("a", "b")])
+@pytest.mark.parametrize("given", ["column", "table", "sealed"])
+def test_a_column_of_labels_that_is_among_the_features_is_found_by_its_name(name, given):
+    y = pd.Series(np.arange(N) % 2, name=name)
+    X = pd.DataFrame(dict.fromkeys(["other", name], y))
+    vault = LabelVault(y, classes=2, budget="1")
+    assert vault.column == name == vault.sealed()[1:].name
+    with pytest.raises(ldp.InvalidArgument, match="X must not hold the labels"):
+        private(GaussianNB()).fit(X, {"column": y, "table": y.to_frame(), "sealed": vault.sealed()}[given])
+    assert str(vault.spent()) == "epsilon 0"
+
+
+def in_a_vault(labels):
+    return LabelVault(labels, classes=["no", "yes"], budget="1")
+
+
+def in_a_classifier(labels):
+    return private(GaussianNB(), classes=["no", "yes"]).fit(features(), labels)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.parametrize("kind", ["table", "record"])
+@pytest.mark.parametrize("receiver", [in_a_vault, in_a_classifier])
+def test_labels_in_a_field_called_name_are_in_no_frame(kind, receiver):
+    table = pd.DataFrame({"name": [MARKER] * N})
+    with pytest.raises((ldp.InvalidArgument, ldp.InvalidLabels)) as caught:
+        receiver(table if kind == "table" else table.to_records(index=False))
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    ours = [
+        frame for frame in frames if "labeldp" in frame.f_code.co_filename and "tests" not in frame.f_code.co_filename
+    ]
+    assert ours and not any(MARKER in repr(value) for frame in ours for value in frame.f_locals.values())

@@ -201,6 +201,18 @@ def test_what_was_released_is_kept_where_learning_is_stopped(fits):
     assert search.certificate_["spent"]["epsilon"] == "4" and search.n_features_in_ == 3
 
 
+def test_nothing_of_an_earlier_fit_stays_beside_what_a_stopped_one_released():
+    X, y = problem(120)
+    Stopped.vault, Stopped.fits = vault_of(y), -1
+    search = LabelDPSearchCV(private(Stopped()), {"estimator__C": [0.1, 1.0]}).fit(X, Stopped.vault.sealed())
+    found = {name for name in vars(search) if name.endswith("_")}
+    Stopped.vault, Stopped.fits = vault_of(y), 1
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(X, Stopped.vault.sealed())
+    kept = {"releases_", "hold_out_", "certificate_", "n_features_in_"}
+    assert {name for name in vars(search) if name.endswith("_")} == kept < found
+
+
 def test_the_best_model_says_why_it_cannot_be_graded():
     X, y = problem(120)
     search = LabelDPSearchCV(private(), GRID).fit(X, vault_of(y).sealed())

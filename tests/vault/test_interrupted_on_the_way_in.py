@@ -13,14 +13,15 @@ import pytest
 import labeldp as ldp
 from labeldp import datasets
 from labeldp.bulk import declared, labels, tables
-from labeldp.datasets import digits, table
+from labeldp.datasets import dataset, digits, table
 from labeldp.vault import labels as sealing
 from labeldp.vault import targets
 from labeldp.vault.frames import guarded
 
 LABELS = ["no", "yes", "no", "yes", "yes", "no"]
-SECRETS = ("no,yes,no,yes", "0,1,0,1", "86753.25")
-"""Labels, their class numbers and a target, as any list, array or column of them is shown, without quotes and spaces."""
+SECRETS = ("no,yes,no,yes", "0,1,0,1", "86753.25", "0,1,2,3,4,5,6,7,8,9,0,1,2", "3,3,8,8,7,2,2,4")
+"""Labels, their class numbers, a target, and digits as they come and as they are split, as any list, array or column of them is
+shown, without quotes and spaces."""
 WRAPPING = ("__init__", "on_grid")
 """Their first line takes the labels out of the arguments that the caller gave; before that, they are the caller's."""
 
@@ -44,7 +45,7 @@ def loaded(_folder):
 
 READERS = {
     sealed: (sealing,),
-    loaded: (digits,),
+    loaded: (digits, dataset),
     rounded: (targets,),
     read: (labels, declared, tables),
 }

@@ -37,6 +37,7 @@ def numbers(labels, classes, missing=None):
         (list(np.array(["b", "a"])), ["a", "b"], [1, 0]),
         (list(np.array([True, False])), [False, True], [1, 0]),
         ([0.5, 1.5, 1.0], [0.5, 1, 1.5], [0, 2, 1]),
+        ([1.5, 1, 0.5], [0.5, 1, 1.5], [2, 1, 0]),
         (("a", "b"), ("a", "b"), [0, 1]),
     ],
 )

@@ -17,7 +17,7 @@ from labeldp.mechanisms import Histogram
 from labeldp.priors import Clusters, normalised, projected, smoothed
 from labeldp.priors.shares import noise_variance
 from labeldp.vault import HistogramRelease, LabelHolder
-from labeldp.vault.vault import MOST_CELLS
+from labeldp.vault.aggregates import MOST_CELLS
 
 SHARES = ("smoothed", "normalised")
 

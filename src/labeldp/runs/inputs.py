@@ -285,10 +285,10 @@ def _check_kind(spec: Spec, inputs: Record) -> None:
 
 def _arrays(spec: Spec, data: Dataset) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a user's own features of training and test rows; of the latter none, if none are given."""
-    X = _as_floats(given(spec.names[0], rows=data.n_rows))
+    X = as_floats(given(spec.names[0], rows=data.n_rows))
     if len(spec.names) == 1 or not len(data.X_test):
         return X, np.empty((0, X.shape[1]), X.dtype)
-    X_test = _as_floats(given(spec.names[1], rows=len(data.X_test)))
+    X_test = as_floats(given(spec.names[1], rows=len(data.X_test)))
     if X_test.shape[1] != X.shape[1]:
         raise InvalidArgument(
             f"{spec.names[1]} must have {X.shape[1]} numbers per row, as {spec.names[0]} has; it has {X_test.shape[1]}."
@@ -296,7 +296,7 @@ def _arrays(spec: Spec, data: Dataset) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, X_test
 
 
-def _as_floats(array: NDArray[Any]) -> NDArray[Any]:
+def as_floats(array: NDArray[Any]) -> NDArray[Any]:
     """Return numbers that no model takes for ids or for levels of pixels."""
     return array if array.dtype.kind == "f" else array.astype(np.float32)
 

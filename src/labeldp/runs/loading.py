@@ -76,6 +76,8 @@ class Run:
         """Return the probabilities of rows as the model reads them."""
         if family_of(self.recipe.model) == "sklearn":
             return self._learner.predict_proba(rows.readable(X, self._read_inputs))
+        if self._read_inputs["kind"] == "vector" and isinstance(X, np.ndarray):
+            X = inputs.as_floats(X)
         if len(X):
             self._learner.check(X, len(self.classes))
         return self._learner.predict_proba(X)

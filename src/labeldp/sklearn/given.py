@@ -146,7 +146,7 @@ def refuse_sealed(y: Any) -> None:
 
 def _check_not_in(X: Any, y: Unsealed | SealedColumn) -> None:
     """Raise where the column of labels is also one of the features. Names are public."""
-    name = getattr(y.labels if isinstance(y, Unsealed) else y, "name", None)
+    name = y.column if isinstance(y, Unsealed) else y.name
     if name is not None and name in list(getattr(X, "columns", [])):
         raise InvalidArgument(f"X must not hold the labels: its column {name!r} has the name of y. Drop it from X.")
 

@@ -37,11 +37,14 @@ class WrongType(InvalidArgument, TypeError):
 def cannot_learn(estimator: Any, X: Rows, error: Exception) -> InvalidArgument:
     """Return what to raise where an estimator fails on public features and made-up labels.
 
-    Of one column that is no table its words are not passed on: they might quote labels that were given in the place of X.
+    Of a single column its words are not passed on: they might quote labels that were given in the place of X.
     """
     kind = WrongType if isinstance(error, TypeError) else InvalidArgument
     if X.is_column:
-        return kind(f"{name_of(estimator)} cannot learn from one column that is no table ({type(error).__name__}).")
+        return kind(
+            f"{name_of(estimator)} cannot learn from these features ({type(error).__name__}). They are a single column, as "
+            "labels are, so its own words are not shown: they may quote them."
+        )
     return kind(f"{name_of(estimator)} cannot learn from these features: {error}")
 
 

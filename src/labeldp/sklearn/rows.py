@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,12 @@ class Rows:
 
     @property
     def is_column(self) -> bool:
-        """Whether X has one dimension, as texts may, and labels have."""
-        return getattr(self.X, "ndim", None) == 1 or (isinstance(self.X, list) and np.ndim(self.X[0]) == 0)
+        """Whether X is a single column, as texts may be, and labels are; also where it is not known to be anything else."""
+        shape = getattr(self.X, "shape", None)
+        if shape is None:
+            with suppress(ValueError):  # a first row that is no row of numbers
+                shape = (len(self), *np.shape(self.X[0]))
+        return shape is None or len(shape) < 2 or shape[1] == 1
 
     def __getitem__(self, rows: NDArray[Any]) -> Any:
         return _safe_indexing(self.X, rows)

@@ -19,6 +19,8 @@ from labeldp.sklearn.given import Wrapper, hidden, opened
 
 FREE = ("estimator", "rounds", "folds")
 """What may be searched: how models are learned from what was released."""
+FOUND = ("best_estimator_", "best_params_", "best_index_", "best_score_", "cv_results_", "classes_")
+"""What a fit adds to what it released."""
 
 
 class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
@@ -84,7 +86,8 @@ class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
                 if asked.releases_ or asked.hold_out_ is not None:
                     base._keep(given, asked)
                     given.noted_in(self)
-                    self.__dict__.pop("best_estimator_", None)
+                    for name in FOUND:  # by an earlier fit
+                        self.__dict__.pop(name, None)
                     self.releases_, self.hold_out_ = base.releases_, base.hold_out_
                     self.certificate_ = base.certificate_
         assert asked.hold_out_ is not None

@@ -8,12 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labeldp import checks
 from labeldp.errors import InvalidArgument
 from labeldp.vault.files import Arrays, Facts, Stored
 from labeldp.vault.labels import Classes
 from labeldp.vault.receipt import Receipt
 
 Floats = NDArray[np.float64]
+
+MOST_CELLS = 2**24
+"""How many cells one histogram may have; its memory and noise grow with them."""
+
+
+def public_groups(
+    groups: Any, n_groups: int | None, *, n_rows: int, n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the public group of each asked row, and each group's number of rows, or raise InvalidArgument."""
+    array = checks.array(groups=groups)
+    if array.shape != (n_rows,) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= 2**31:
+        raise InvalidArgument(f"groups must be one whole number from 0 per asked row ({n_rows}).")
+    numbers = array.astype(np.int64)
+    count = int(numbers.max()) + 1 if n_groups is None else n_groups
+    count = checks.integer(n_groups=count, at_least=1, at_most=MOST_CELLS // n_classes)
+    if numbers.max() >= count:
+        raise InvalidArgument(f"groups must lie below n_groups ({count}).")
+    return numbers, np.bincount(numbers, minlength=count)
 
 
 @dataclass(frozen=True, eq=False)

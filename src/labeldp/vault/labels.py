@@ -21,6 +21,7 @@ from labeldp.vault.frames import guarded
 
 UNKNOWN = -1
 
+ColumnName = str | int | tuple[Any, ...]
 ClassNames = tuple[str, ...] | tuple[int, ...] | tuple[bool, ...] | tuple[float, ...]
 
 
@@ -140,11 +141,27 @@ class Unsealed:
     def __init__(self, labels: Any) -> None:
         self.labels = labels
 
+    @property
+    def column(self) -> ColumnName | None:
+        """The public name of the column that the labels are, if it has one."""
+        return _column_name(self)
+
     def __repr__(self) -> str:
         return "<labels>"
 
     def __reduce__(self) -> NoReturn:
         raise LabelDPError("True labels are never pickled.")
+
+
+def _column_name(given: Unsealed) -> ColumnName | None:
+    """Return the name of a column, or of a table's only one. What else has a `name` may mean a field of labels by it."""
+    shape = getattr(given.labels, "shape", ())
+    if hasattr(given.labels, "columns"):
+        name = given.labels.columns[0] if len(given.labels.columns) == 1 else None
+    else:
+        is_column = len(shape) == 1 and not isinstance(given.labels, np.ndarray)
+        name = getattr(given.labels, "name", None) if is_column else None
+    return name.item() if isinstance(name, np.generic) else name if isinstance(name, (str, int, tuple)) else None
 
 
 def seal(unsealed: Unsealed, classes: Classes, *, missing: str | None) -> SealedLabels:
@@ -252,7 +269,7 @@ def _encoder(classes: Classes) -> Any:
 
     def by_lookup(values: NDArray[Any]) -> NDArray[np.int64] | None:
         items = values.tolist()
-        if not set(map(type, items)) <= {classes.kind}:
+        if not set(map(type, items)) <= ({int, float} if classes.kind is float else {classes.kind}):
             return None
         return np.fromiter(map(index.get, items, repeat(UNKNOWN)), dtype=np.int64, count=len(items))
 

@@ -16,6 +16,7 @@ from labeldp.mechanisms.local import LocalMechanism
 from labeldp.mechanisms.normal import NormalResponse
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
 from labeldp.vault.files import Stored
+from labeldp.vault.labels import ColumnName
 from labeldp.vault.passes import ColumnPass
 from labeldp.vault.release import Release
 from labeldp.vault.source import Source
@@ -26,9 +27,10 @@ if TYPE_CHECKING:  # a vault makes columns of itself, so this file imports this 
 Rows = NDArray[np.int64]
 
 SEALED = (
-    "These labels are sealed: they cannot be read, and only labeldp's own estimators can learn from them. What scores models "
-    "against y, as cross_val_score and GridSearchCV do, cannot: hold rows out with hold_out=0.2 and say model.grade(), or "
-    "choose settings with LabelDPSearchCV; both ask each label once. A split alone may be any that does not read y."
+    "These labels are sealed: they cannot be read, and only labeldp's own estimators can learn from them. A split may be any "
+    "that does not read y, such as cv=KFold(5). What scores models against y, as cross_val_score and GridSearchCV do, cannot: "
+    "hold rows out with hold_out=0.2 and say model.grade(), or choose settings with LabelDPSearchCV; both ask each label once, "
+    "and have their figures from labeldp.metrics."
 )
 
 
@@ -96,7 +98,7 @@ class SealedColumn:
         return SealedColumn(self._holder, ordered), order
 
     @property
-    def name(self) -> str | None:
+    def name(self) -> ColumnName | None:
         """The public name of the column that the holder's labels came as, if it had one."""
         return getattr(self._holder, "column", None)
 

@@ -29,10 +29,10 @@ from labeldp.mechanisms.normal import NormalResponse
 from labeldp.mechanisms.sums import Sums
 from labeldp.mechanisms.unbiased import UnbiasedResponse
 from labeldp.randomness import Bits, known_bits
-from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
+from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease, public_groups
 from labeldp.vault.answering import Prepared, Question, answer
 from labeldp.vault.files import Stored
-from labeldp.vault.labels import Classes, Unsealed, ids_as_text, people_numbers, seal
+from labeldp.vault.labels import Classes, ColumnName, Unsealed, ids_as_text, people_numbers, seal
 from labeldp.vault.passes import ANSWERS, QUERY, NormalPass, charged_once, notes_of
 from labeldp.vault.priors import GivenPriors
 from labeldp.vault.receipt import Receipt
@@ -40,9 +40,6 @@ from labeldp.vault.release import Release
 from labeldp.vault.sealed import SealedColumn
 from labeldp.vault.source import Source, source_words
 from labeldp.vault.spool import Spool
-
-MOST_CELLS = 2**24
-"""How many cells one histogram may have; its memory and noise grow with them."""
 
 Rows = NDArray[np.int64]
 T = TypeVar("T", bound=Stored)
@@ -103,7 +100,7 @@ class LabelVault:
         limit = None if budget is None else Guarantee.of(budget, delta=delta, name="budget")
         if isinstance(ledger, Ledger) or not isinstance(ledger, (str, os.PathLike, type(None))):
             raise InvalidArgument(f"ledger must be the path of a ledger, got {type(ledger).__name__}.")
-        self._column = name if isinstance(name := getattr(labels.labels, "name", None), str) else None
+        self._column = labels.column
         self._labels = seal(labels, self._classes, missing=missing)
         n_rows = len(self._labels)
         names = None if ids is None else ids_as_text(ids, n_rows)
@@ -249,7 +246,9 @@ class LabelVault:
         source : where the groups came from, for the certificate.
         """
         mechanism = Histogram(epsilon)
-        asked, group_of_row, totals = self._asked_groups(rows, groups, n_groups, mechanism)
+        self._need_curator(mechanism)
+        asked = self._asked(rows)
+        group_of_row, totals = public_groups(groups, n_groups, n_rows=len(asked), n_classes=len(self._classes))
         n_classes = len(self._classes)
 
         def draw(receipt: Receipt) -> HistogramRelease:
@@ -278,7 +277,9 @@ class LabelVault:
         names: tuple[Any, ...] = self._classes.names
         if self._classes.kind is not int or not low <= min(names) <= max(names) <= high:
             raise InvalidArgument(f"sums need integer classes that all lie between low={low} and high={high}.")
-        asked, group_of_row, totals = self._asked_groups(rows, groups, n_groups, mechanism)
+        self._need_curator(mechanism)
+        asked = self._asked(rows)
+        group_of_row, totals = public_groups(groups, n_groups, n_rows=len(asked), n_classes=len(self._classes))
 
         def draw(receipt: Receipt) -> SumRelease:
             values = self._classes.decode(self._open(asked)).astype(np.int64)
@@ -313,23 +314,6 @@ class LabelVault:
                 f"A {mechanism.name} query aggregates labels before adding noise, which a local vault never does. "
                 "If the label holder is trusted with that, open it with LabelVault(..., trust='curator')."
             )
-
-    def _asked_groups(
-        self, rows: Any, groups: Any, n_groups: int | None, mechanism: Aggregate
-    ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
-        self._need_curator(mechanism)
-        asked = self._asked(rows)
-        array = checks.array(groups=groups)
-        if array.shape != (len(asked),) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= 2**31:
-            raise InvalidArgument(f"groups must be one whole number from 0 per asked row ({len(asked)}).")
-        numbers = array.astype(np.int64)
-        most = MOST_CELLS // len(self._classes)
-        count = checks.integer(
-            n_groups=int(numbers.max()) + 1 if n_groups is None else n_groups, at_least=1, at_most=most
-        )
-        if numbers.max() >= count:
-            raise InvalidArgument(f"groups must lie below n_groups ({count}).")
-        return asked, numbers, np.bincount(numbers, minlength=count)
 
     def _aggregate(
         self,
@@ -463,7 +447,7 @@ class LabelVault:
     # ---- what is public about it -------------------------------------------------------------------------------------
 
     @property
-    def column(self) -> str | None:
+    def column(self) -> ColumnName | None:
         """The public name of the column that the labels came as, if it had one."""
         return self._column
 
