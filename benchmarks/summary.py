@@ -50,7 +50,7 @@ def row(dataset: str, trust: str, epsilon: str, cell: Cell | None) -> str:
 
 def _ours(cell: Cell, target: float | None) -> str:
     mean = number(cell.mean, cell.metric)
-    is_met = target is not None and not misses(cell, target)
+    is_met = target is not None and not misses(cell, target) and is_of(cell, recipes_of(cell.dataset))
     return f"{f'**{mean}**' if is_met else mean}{spread_in_words(cell)}"
 
 
@@ -68,7 +68,7 @@ def _time(cell: Cell) -> str:
 
 
 def summary(results: Results) -> str:
-    cells = [cell for table in tables() for cell in pooled(results.records(table))]
+    cells = [cell for table in tables() for cell in pooled(results.records(table), results.looks(table))]
     ours = {
         (cell.dataset, cell.trust, cell.epsilon): cell
         for cell in cells

@@ -96,3 +96,20 @@ def test_the_standard_error_of_test_rows_is_that_of_chance_and_runs_do_not_shrin
     assert of_errors.test_error == pytest.approx(np.sqrt((errors**2).mean(axis=1)).std(), rel=0.15)
     (unknown,) = pooled([run(0.9, metric="rmse", test_rows=None)])
     assert unknown.test_error is None
+
+
+def look(recipe_hash, **other):
+    return {"recipe": "best-local", "epsilon": "1", "rows": "", "hash": recipe_hash} | other
+
+
+def test_a_recipe_that_was_looked_at_and_gave_no_record_has_been_an_attempt_too():
+    looks = [
+        look("b" * 16),
+        look("c" * 16),
+        look("c" * 16),
+        look(""),
+        look("d" * 16, epsilon="2"),
+        look("e" * 16, rows="500"),
+    ]
+    (cell,) = pooled([run(97.0, recipe_hash="b" * 64)], looks)
+    assert cell.hashes == 2  # the recorded one, which was looked at as well, and another

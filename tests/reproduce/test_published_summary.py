@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labeldp.reproduce import figure_of, figures, find, pooled, recipes_of, sheets_of, tables
+from labeldp.reproduce import figure_of, figures, find, recipes_of, sheets_of, tables
 from labeldp.reproduce.cookbook import hash_of
 from labeldp.reproduce.drawings import panels
 from labeldp.reproduce.plot import write_panels, write_svg
@@ -46,7 +46,7 @@ def test_the_table_of_ratings_is_of_all_that_is_recorded(benchmark):
         assert f"\n{shown}\n" in page, "python benchmarks/ratings.py --page"
 
 
-@pytest.mark.parametrize("table", [table for table in tables() if pooled(RESULTS.records(table))])
+@pytest.mark.parametrize("table", tables())
 def test_a_tables_plot_is_of_all_that_is_recorded(tmp_path, table):
     drawn = write_svg(tmp_path / "plot.svg", sheets_of(RESULTS.records(table), recipes_of(table)))
     assert drawn.read_text() == RESULTS.folder.joinpath(f"{table}.svg").read_text(), f"labeldp reproduce {table} --show"

@@ -313,6 +313,8 @@ SECRETS = {
     "array of one column": lambda names: np.array(names)[:, None],
     "numbers": lambda names: 86_753 + numbers_of(names),
     "tuple of numbers": lambda names: tuple((86_753 + numbers_of(names)).tolist()),
+    "ragged": lambda names: [[names[0], names[1]], *([name] for name in names[2:]), [names[2]]],
+    "no array": lambda names: np.array({"y": names}, dtype=object),
     "range": lambda names: range(86_753, 86_753 + len(names)),
     "booleans": lambda names: numbers_of(names) > 1,
 }
@@ -329,7 +331,7 @@ def test_labels_in_the_place_of_features_are_not_quoted(kind, model):
     assert not any(word in " ".join(shown) for word in (MARKER, "86753", "86_753", "True", "False", "array="))
 
 
-@pytest.mark.parametrize("name", ["named", 1, ("a", "b")])
+@pytest.mark.parametrize("name", ["named", 1, ("a", "b"), pd.Timestamp("2026-01-01"), pd.Period("2026-01")])
 @pytest.mark.parametrize("given", ["column", "table", "sealed"])
 def test_a_column_of_labels_that_is_among_the_features_is_found_by_its_name(name, given):
     y = pd.Series(np.arange(N) % 2, name=name)
@@ -361,3 +363,54 @@ def test_labels_in_a_field_called_name_are_in_no_frame(kind, receiver):
         frame for frame in frames if "labeldp" in frame.f_code.co_filename and "tests" not in frame.f_code.co_filename
     ]
     assert ours and not any(MARKER in repr(value) for frame in ours for value in frame.f_locals.values())
+
+
+def test_a_row_that_is_called_as_a_tables_columns_are_is_no_name():
+    y = pd.Series(["yes", "no", "yes"], index=["columns", "name", "shape"])
+    assert LabelVault(y, classes=["no", "yes"], budget="1").column is None
+
+
+@pytest.mark.parametrize("model", WRAPPERS, ids=lambda model: type(model).__name__)
+def test_a_text_among_numbers_is_found_before_labels_are_asked(model):
+    secret = np.array(["0"] * 1500 + [MARKER] + ["1"] * 500, dtype=object)[:, None]
+    vault = LabelVault(np.arange(2001) % 2, classes=2, budget="1")
+    with pytest.raises(ldp.InvalidArgument) as caught:
+        model.fit(secret, vault.sealed())
+    assert MARKER not in str(caught.value) and str(vault.spent()) == "epsilon 0"
+
+
+class Late:
+    """Quotes what it has read, once labels have been asked."""
+
+    vault = None
+
+    def fit(self, X, y, sample_weight=None):
+        if Late.vault.spent().epsilon != "0":
+            raise ValueError(f"I have read {X}")
+        return super().fit(X, y, sample_weight)
+
+
+class LateClassifier(Late, LogisticRegression):
+    pass
+
+
+class LateRegressor(Late, Ridge):
+    pass
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LabelDPClassifier(LateClassifier(), epsilon=1),
+        LabelDPSearchCV(LabelDPClassifier(LateClassifier(), epsilon=1), {"estimator__C": [1.0]}),
+        LabelDPRegressor(LateRegressor(), epsilon=1, low=0, high=1, assume_squared_error=True),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_single_column_is_not_quoted_by_what_fails_later_either(model):
+    Late.vault = LabelVault(np.arange(N) % 2, classes=2, budget="1")
+    column = np.full((N, 1), 86_753.0)
+    with pytest.raises(ldp.InvalidArgument, match="cannot learn from these features") as caught:
+        model.fit(column, Late.vault.sealed())
+    assert "86753" not in "".join(traceback.format_exception(caught.value))
+    assert str(Late.vault.spent()) == "epsilon 1"

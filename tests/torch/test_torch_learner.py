@@ -362,6 +362,23 @@ class Scaled(nn.Module):
         return self.net(x * self.scale)
 
 
+class Steep(nn.Module):
+    """Keeps something that was computed from its weights, so that a second step goes back through the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.kept = network(), None
+
+    def forward(self, x):
+        self.kept = self.net[0].weight.square().sum() if self.kept is None else self.kept
+        return self.net(x) * self.kept
+
+
+def test_a_module_that_cannot_take_a_second_step_is_found_before_labels_are_asked():
+    with pytest.raises(ldp.InvalidArgument, match="the module cannot learn from X"):
+        TorchLearner(Steep()).check(features(), N_CLASSES)
+
+
 def test_a_module_may_keep_what_it_has_read():
     X = features()
     TorchLearner(Scaled(), epochs=1).fit(X, release_of(X))

@@ -297,7 +297,9 @@ def _show(asked: tuple[str, ...], results: Results, html: Path | None, as_json: 
     tables = tuple(table for table in asked if not is_figure(table))
     found = {table: results.records(table) for table in tables}
     if as_json:
-        cells = [cell.plain() | {"table": table} for table in tables for cell in pooled(found[table])]
+        cells = [
+            cell.plain() | {"table": table} for table in tables for cell in pooled(found[table], results.looks(table))
+        ]
         waiting = [each for table in tables for each in estimates(found[table]).values()]
         points = [point.plain() | {"figure": figure.name} for figure in drawn for point in figure.points]
         print_json({"results": str(results.folder), "cells": cells, "estimates": waiting, "points": points})
@@ -352,13 +354,13 @@ def _print(table: str, results: Results, *, plot: bool = False) -> list[Any]:
     from labeldp.reproduce import recipes_of, sheets_of
 
     entries, records = recipes_of(table), results.records(table)
-    sheets = sheets_of(records, entries)
+    sheets = sheets_of(records, entries, results.looks(table))
     for sheet in sheets:
         _print_sheet(sheet.title, sheet.heads, sheet.rows, sheet.notes)
     idle = sorted({entry.name for entry in entries} - {record["recipe"] for record in records})
     if idle:
         _console().print(f"Recipes of {table} without a record: {', '.join(idle)}.", soft_wrap=True)
-    if plot:
+    if plot and results.folder.is_dir():
         _plot(table, results, sheets)
     return sheets
 

@@ -13,6 +13,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     published.ONE_STAGE: {"colour": GREEN, "marker": "^"},
     published.TWO_STAGES: {"colour": ORANGE, "marker": "s"},
     published.OFFICIAL_CODE: {"colour": PURPLE, "marker": "v", "dashed": True},
+    published.PRE_TRAINED_ONCE: {"colour": ROSE, "marker": "^", "dashed": True, "hollow": True},
     published.PRE_TRAINED: {"colour": ROSE, "marker": "P", "dashed": True},
     published.PROJECTIONS: {"colour": BROWN, "marker": "o", "dashed": True, "hollow": True},
     published.NOT_PRIVATE: {"colour": MUTED},

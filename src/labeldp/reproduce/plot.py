@@ -73,8 +73,8 @@ def _measure(sheet: Sheet) -> words.Measure:
 
 
 def write_svg(path: Path, sheets: Sequence[Sheet]) -> Path | None:
-    """Write the figures of sheets that have runs, side by side, each with its legend, as one file; None if none has any."""
-    drawn = [sheet for sheet in sheets if sheet.cells]
+    """Write the figures of sheets that have runs or published points, side by side, as one file; None if none has any."""
+    drawn = [sheet for sheet in sheets if sheet.is_drawn]
     return write_panels(
         path, [Panel(sheet.short_title, figure_of(sheet, drawn), _signs(sheet, drawn)) for sheet in drawn]
     )
@@ -115,7 +115,7 @@ def write_page(path: Path, sheets: Iterable[Sheet], more: Iterable[str] = ()) ->
         heads = [head.replace("\n", " ") for head in sheet.heads]
         table = page.table(sheet.title, heads, sheet.rows) if sheet.rows else ""  # subsets stand in the notes alone
         figure = ""
-        if sheet.cells:
+        if sheet.is_drawn:
             figure = page.figure(sheet.title, figure_of(sheet), caption=CAPTION, legend=_signs(sheet))
         notes = [page.paragraph(note) for note in sheet.notes]
         body.append(page.section(sheet.place, sheet.title, figure, table, *notes))

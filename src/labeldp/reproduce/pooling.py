@@ -14,6 +14,8 @@ from labeldp.report.words import duration
 Record = dict[str, Any]
 NAMED = ("dataset", "trust", "recipe", "epsilon", "rows", "metric")
 CELL = (*NAMED, "data")
+HASH_DIGITS = 16
+"""Of a recipe's hash, in looks."""
 BUSY = 0.6
 """Below this share of its threads' time a timing says little."""
 
@@ -28,7 +30,7 @@ class Cell:
     values, seconds, threads : of the runs of this hash, in their order; what nobody noted is None.
     test_rows : of the latest run.
     data : a digest of what its runs read; None of records that do not say it.
-    hashes : how many the cell has had, this one included: each is an attempt.
+    hashes : how many the cell has had, this one included, also those of looks without a record: each is an attempt.
     commits : from how many its runs come; code is in no hash.
     data_versions : how many digests of data there are records of, this one included: each has a cell of its own.
     """
@@ -87,21 +89,32 @@ def spread_of(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def pooled(records: Iterable[Record]) -> list[Cell]:
+def pooled(records: Iterable[Record], looks: Iterable[Record] = ()) -> list[Cell]:
     """Return the cells of all runs. Subsets and whole data, other data, trust models, and hashes are never pooled.
 
     Of cells that differ in their data alone the one with the latest run is last.
+
+    Parameters
+    ----------
+    looks : at test sets, of the same table: an attempt may have ended without a record.
     """
+    tried: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for look in looks:
+        tried[look["recipe"], look["epsilon"], look["rows"]] |= {look["hash"]} - {""}
     groups: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
         if record["kind"] == "run":
             groups[tuple(record.get(key) for key in NAMED)].append(record)
-    return [cell for runs in groups.values() for cell in _cells(runs)]
+    return [cell for runs in groups.values() for cell in _cells(runs, tried[_look_of(runs[0])])]
 
 
-def _cells(runs: list[Record]) -> list[Cell]:
+def _look_of(run: Record) -> tuple[str, ...]:
+    return run["recipe"], run["epsilon"], str(run.get("rows") or "")
+
+
+def _cells(runs: list[Record], tried: set[str]) -> list[Cell]:
     versions = {run.get("data") for run in runs}
-    found = [_cell([run for run in runs if run.get("data") == data], len(versions)) for data in versions]
+    found = [_cell([run for run in runs if run.get("data") == data], len(versions), tried) for data in versions]
     return sorted(found, key=lambda cell: (cell.last, cell.data or ""))
 
 
@@ -114,7 +127,7 @@ def on_latest_data(runs: Sequence[Record]) -> list[Record]:
     return [run for run in runs if run.get("data") == latest_of(runs).get("data")]
 
 
-def _cell(runs: list[Record], data_versions: int) -> Cell:
+def _cell(runs: list[Record], data_versions: int, tried: set[str]) -> Cell:
     latest = latest_of(runs)
     same = [run for run in runs if run["recipe_hash"] == latest["recipe_hash"]]
     named: Record = {key: latest.get(key) for key in (*CELL, "recipe_hash")}
@@ -124,7 +137,7 @@ def _cell(runs: list[Record], data_versions: int) -> Cell:
         seconds=tuple(run["seconds"] for run in same),
         threads=tuple(run.get("threads") for run in same),
         test_rows=latest.get("test_rows"),
-        hashes=len({run["recipe_hash"] for run in runs}),
+        hashes=len({run["recipe_hash"][:HASH_DIGITS] for run in runs} | tried),
         commits=len({commit for run in same for commit in run.get("commits", [run["commit"]])}),
         data_versions=data_versions,
         last=latest["time"],

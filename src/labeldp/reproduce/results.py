@@ -83,6 +83,13 @@ class Results:
                 file.write(f'{{"records": [\n{lines}\n]}}\n'.encode())
         return True
 
+    def looks(self, table: str) -> list[Record]:
+        """Return a table's looks, in the order in which they came; every value is text, "" where nothing is noted."""
+        lines = self.looks_file.read_text(encoding="utf-8").splitlines() if self.looks_file.exists() else []
+        rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line.startswith("| 2")]
+        found = [dict(zip(LOOK_COLUMNS, row, strict=True)) for row in rows if len(row) == len(LOOK_COLUMNS)]
+        return [look for look in found if look["table"] == table]
+
     def look(self, **facts: Any) -> None:
         """Note a look at a test set, before it is taken."""
         cells = {"time": now()} | facts

@@ -14,7 +14,7 @@ from labeldp.errors import InvalidArgument
 from labeldp.learning.records import Watch
 from labeldp.reproduce.clock import Clock
 from labeldp.reproduce.cookbook import Entry, hash_of, is_figure
-from labeldp.reproduce.pooling import on_latest_data
+from labeldp.reproduce.pooling import HASH_DIGITS, on_latest_data
 from labeldp.reproduce.provenance import commit, digest_as_read, digest_of_inputs
 from labeldp.reproduce.results import Results, now
 from labeldp.runs import Recipe, RunFolder, clusters, train
@@ -83,7 +83,7 @@ class Job:
     def look(self) -> Record:
         """What names the run in a line of looks."""
         varied = f" ({', '.join(self.entry.variant_words)})" if self.entry.variant else ""
-        return self.facts | {"recipe": self.entry.name + varied, "hash": self.hash[:16]}
+        return self.facts | {"recipe": self.entry.name + varied, "hash": self.hash[:HASH_DIGITS]}
 
 
 def recorded(job: Job, results: Results, out: Path) -> Record | None:

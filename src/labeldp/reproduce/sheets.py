@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -30,7 +30,8 @@ HEADS = {
     published.ONE_STAGE: "paper\nLP-1ST",
     published.TWO_STAGES: "paper\nLP-2ST",
     published.OFFICIAL_CODE: "official\ncode",
-    published.PRE_TRAINED: "paper,\npre-trained",
+    published.PRE_TRAINED_ONCE: "LP-1ST,\npre-trained",
+    published.PRE_TRAINED: "LP-2ST,\npre-trained",
     published.PROJECTIONS: "LabelDP-Pro\n(delta > 0)",
 }
 ONE_RUN = "Epsilon is that of one run: further runs, and the studies that chose settings, asked the same labels again."
@@ -80,6 +81,10 @@ class Sheet:
         """The dataset as people write it."""
         return published.known(self.dataset) or self.dataset
 
+    @property
+    def is_drawn(self) -> bool:
+        return bool(self.cells) or _has_points(self.dataset, self.trust)
+
 
 def targets(dataset: str, trust: str) -> dict[str, float]:
     """Return what ours must reach, by epsilon."""
@@ -120,16 +125,17 @@ def threads_in_words(cell: Cell) -> str:
     return f"{' to '.join(str(each) for each in dict.fromkeys((known[0], known[-1])))} thread{'s' * (known[-1] > 1)}"
 
 
-def sheets_of(records: Iterable[Record], entries: Iterable[Entry]) -> list[Sheet]:
+def sheets_of(records: Iterable[Record], entries: Iterable[Entry], looks: Iterable[Record] = ()) -> list[Sheet]:
     """Return the sheets of a table's records.
 
     Parameters
     ----------
     records : of runs and estimates.
     entries : the table's recipes: those of ours, best-.., have a column before they are run.
+    looks : the table's looks at test sets.
     """
     records, entries = list(records), list(entries)
-    cells, expected = pooled(records), estimates(records)
+    cells, expected = pooled(records, looks), estimates(records)
     table = next((entry.table for entry in entries), "")
     datasets = [entry.data for entry in entries] + [record["dataset"] for record in records]
     have_best = any(entry.name.startswith(OURS) for entry in entries)
@@ -170,7 +176,10 @@ def _sheet(
         row += [number(wanted[epsilon], metric) if epsilon in wanted else ""] if wanted else []
         rows.append(tuple(row))
     heads = ("epsilon", *(HEADS[method] for method in known), *names, *(["target"] if wanted else []))
-    told = [*_remarks(dataset, known, is_drawn=bool(whole)), *verdicts(whole, wanted, trust, metric)]
+    told = [
+        *_remarks(dataset, known, is_drawn=bool(whole) or _has_points(dataset, trust)),
+        *verdicts(whole, wanted, trust, metric, old),
+    ]
     told += _subsets(ours)
     return Sheet(table, dataset, trust, heads, tuple(rows), tuple(whole.values()), (PROMISES[trust], *told))
 
@@ -184,6 +193,11 @@ def _published(dataset: str, trust: str) -> dict[str, dict[str, float]]:
     if published.ONE_STAGE in found:
         found[published.ONE_STAGE] |= points.get(published.NOT_PRIVATE, {})
     return found
+
+
+def _has_points(dataset: str, trust: str) -> bool:
+    """Tell whether there is something to draw before anything was run: what is published, most of which is local."""
+    return trust == "local" and published.known(dataset) is not None
 
 
 def _waits(expected: Iterable[Record], entries: list[Entry]) -> dict[tuple[str, str], str]:
@@ -214,16 +228,21 @@ def _remarks(dataset: str, known: dict[str, Any], *, is_drawn: bool) -> list[str
     ]
 
 
-def verdicts(whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust: str, metric: str) -> list[str]:
-    """Name the targets that our best recipe misses, meets, or was not run for."""
-    kinds: dict[str, list[str]] = {"missed": [], "met": [], "without a run": []}
+def verdicts(
+    whole: dict[tuple[str, str], Cell], wanted: dict[str, float], trust: str, metric: str, old: Container[str] = ()
+) -> list[str]:
+    """Name the targets that our best recipe misses, meets, or was not run for; with old hashes, as it was earlier."""
+    earlier = " by an earlier recipe"
+    kinds: dict[str, list[str]] = {"missed": [], f"missed{earlier}": [], "met": [], f"met{earlier}": []}
+    kinds["without a run"] = []
     for epsilon, target in wanted.items():
         cell = whole.get((f"{OURS}{trust}", epsilon))
         if cell is None:
             kinds["without a run"].append(f"epsilon {epsilon}")
             continue
         found = f"{number(cell.mean, metric)} of {f'{CLOSE} ' * is_close(cell, target)}{number(target, metric)}"
-        kinds["missed" if misses(cell, target) else "met"].append(f"epsilon {epsilon} ({found})")
+        kind = ("missed" if misses(cell, target) else "met") + earlier * (cell.recipe_hash in old)
+        kinds[kind].append(f"epsilon {epsilon} ({found})")
     told = [f"Targets {kind}: {', '.join(each)}." for kind, each in kinds.items() if each]
     close = f"{CLOSE}: closer than the standard error that the test rows alone leave, so neither met nor missed for certain."
     return [*told, *([close] if any(CLOSE in each for each in told) else [])]

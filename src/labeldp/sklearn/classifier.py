@@ -17,7 +17,7 @@ from labeldp.mechanisms import GroupedResponse, RRWithPrior
 from labeldp.metrics import Estimate, accuracy
 from labeldp.sklearn.given import Given, Wrapper, hidden, opened, refuse_sealed
 from labeldp.sklearn.learner import SklearnLearner
-from labeldp.sklearn.models import takes_weights
+from labeldp.sklearn.models import quoting_no_column, takes_weights
 from labeldp.vault import LabelVault, Release
 from labeldp.vault.labels import Classes, Unsealed
 
@@ -104,12 +104,14 @@ class LabelDPClassifier(ClassifierMixin, Wrapper, BaseEstimator):
             names = self._names(given)
             asked = self._multistage(len(names), given)
             try:
-                asked.fit(given.X, given.labels, self._epsilon())
+                with quoting_no_column(self.estimator, given.X):
+                    asked.fit(given.X, given.labels, self._epsilon())
             finally:  # what was released can be learned from again, free, also where learning failed
                 if asked.releases_ or asked.hold_out_ is not None:
                     self._keep(given, asked)
         if asked.hold_out_ is not None:
-            self._held_out_predictions = asked.predict_proba(given.X[asked.hold_out_.rows])
+            with quoting_no_column(self.estimator, given.X):
+                self._held_out_predictions = asked.predict_proba(given.X[asked.hold_out_.rows])
         return self._learned(names, asked.model_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -112,13 +112,16 @@ def opened(
     if isinstance(y, Unsealed) and isinstance(y.labels, LabelVault):
         raise InvalidArgument("y must be labels or a vault's sealed ones: give vault.sealed(), not the vault.")
     _check_not_in(X, y)
-    if getattr(X, "ndim", 2) == 1 and getattr(X, "dtype", np.dtype(object)).kind in "biufc":
-        raise InvalidArgument("X must be a table, one row per label and one column per feature; it has one dimension.")
+    kind = getattr(getattr(X, "dtype", None), "kind", "O")
+    if getattr(X, "ndim", 2) == 0 or (getattr(X, "ndim", 2) == 1 and kind in "biufc"):
+        raise InvalidArgument(
+            "X must be a table, one row per label and one column per feature; it has fewer dimensions."
+        )
     noted = BaseEstimator()  # not the caller's: where nothing is released, what it has learned before stays usable
     validate_data(noted, X, skip_check_array=True)
     params = _routed(estimator, fit_params)
     features = Rows(X)
-    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+    if kind == "c":
         raise InvalidArgument("X must be real: Complex data not supported.")
     if len(features) < 2:
         raise InvalidArgument(f"X must have at least two rows to learn from, got n_samples={len(features)}.")

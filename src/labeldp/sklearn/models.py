@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _get_feature_names, _num_features, _num_samples, has_fit_parameter
 
-from labeldp.errors import InvalidArgument
+from labeldp.errors import InvalidArgument, LabelDPError
 from labeldp.sklearn.calibration import Trust
 from labeldp.sklearn.rows import Rows, taken
 
@@ -46,6 +47,19 @@ def cannot_learn(estimator: Any, X: Rows, error: Exception) -> InvalidArgument:
             "labels are, so its own words are not shown: they may quote them."
         )
     return kind(f"{name_of(estimator)} cannot learn from these features: {error}")
+
+
+@contextmanager
+def quoting_no_column(estimator: Any, X: Rows) -> Iterator[None]:
+    """Say no more than the kind of an estimator's failure where X is a single column; see `cannot_learn`."""
+    try:
+        yield
+    except LabelDPError:
+        raise
+    except Exception as error:
+        if not X.is_column:
+            raise
+        raise cannot_learn(estimator, X, error) from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from labeldp.budget.epsilon import Epsilon, exact_number
 from labeldp.errors import InvalidArgument
 from labeldp.mechanisms import UnbiasedResponse
 from labeldp.sklearn.given import Given, Wrapper, hidden, opened, refuse_sealed
-from labeldp.sklearn.models import cannot_learn, fit_steps, joined, split
+from labeldp.sklearn.models import cannot_learn, fit_steps, joined, quoting_no_column, split
 from labeldp.sklearn.rows import taken, telling
 from labeldp.sklearn.squared import check_squared_error
 from labeldp.vault import LabelVault, Release
@@ -105,8 +105,9 @@ class LabelDPRegressor(RegressorMixin, Wrapper, BaseEstimator):
             given.noted_in(self)
             self.release_, self.certificate_ = given.told(release), given.certificate()
         self._bounds = float(response.low), float(response.high)
-        line = self._line(given, release)
-        self.estimator_ = self._fitted(given, release.rows, release.values)
+        with quoting_no_column(self.estimator, given.X):
+            line = self._line(given, release)
+            self.estimator_ = self._fitted(given, release.rows, release.values)
         self.line_ = line
         return self
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,8 @@ class Rows:
     @property
     def is_column(self) -> bool:
         """Whether X is a single column, as texts may be, and labels are; also where it is not known to be anything else."""
-        shape = getattr(self.X, "shape", None)
-        if shape is None:
-            with suppress(ValueError):  # a first row that is no row of numbers
-                shape = (len(self), *np.shape(self.X[0]))
-        return shape is None or len(shape) < 2 or shape[1] == 1
+        shape = getattr(self.X, "shape", None) or _as_table(self.X).shape
+        return len(shape) < 2 or shape == (0, 0) or (len(shape) == 2 and shape[1] == 1)
 
     def __getitem__(self, rows: NDArray[Any]) -> Any:
         return _safe_indexing(self.X, rows)
@@ -70,7 +66,7 @@ def _odd_rows(X: Any) -> Iterator[Any]:
 def _as_table(X: Any) -> NDArray[Any]:
     try:
         table = np.asarray(X)
-    except ValueError:  # rows of different lengths, of which the estimator says what it thinks
+    except Exception:  # such as rows of different lengths, of which the estimator says what it thinks
         return np.empty((0, 0))
     return table if table.ndim == 2 else np.empty((0, 0))
 
@@ -78,10 +74,23 @@ def _as_table(X: Any) -> NDArray[Any]:
 def _odd(values: NDArray[Any]) -> NDArray[np.int64]:
     """Return the places of a missing value and of the least and the greatest, infinite where any is; or of one of each type."""
     if values.dtype.kind == "O":
-        kinds = [type(value) if value == value else None for value in values.tolist()]
+        kinds = [_kind(value) for value in values.tolist()]
         return np.array([kinds.index(kind) for kind in set(kinds)], dtype=np.int64)
     if values.dtype.kind not in "iuf" or not len(values):
         return np.empty(0, dtype=np.int64)
     missing = np.isnan(values)
     least, greatest = np.where(missing, np.inf, values).argmin(), np.where(missing, -np.inf, values).argmax()
     return np.array([least, greatest, *np.flatnonzero(missing)[:1]])
+
+
+def _kind(value: Any) -> Any:
+    """Tell apart what an estimator may read otherwise: types, missing values, and texts that are numbers."""
+    if value != value:
+        return None
+    if not isinstance(value, str):
+        return type(value)
+    try:
+        float(value)
+        return "a number"
+    except ValueError:
+        return str

@@ -16,6 +16,7 @@ from labeldp.errors import InvalidArgument
 from labeldp.learning import Choice, select
 from labeldp.sklearn.classifier import LabelDPClassifier
 from labeldp.sklearn.given import Wrapper, hidden, opened
+from labeldp.sklearn.models import quoting_no_column
 
 FREE = ("estimator", "rounds", "folds")
 """What may be searched: how models are learned from what was released."""
@@ -81,7 +82,8 @@ class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
                 each._multistage(len(names), given).check(given.X, given.labels.labelled, len(names), epsilon)
             asked = base._multistage(len(names), given)
             try:
-                asked.fit(given.X, given.labels, epsilon)
+                with quoting_no_column(base.estimator, given.X):
+                    asked.fit(given.X, given.labels, epsilon)
             finally:  # what was released can be learned from again, free, also where learning failed
                 if asked.releases_ or asked.hold_out_ is not None:
                     base._keep(given, asked)
@@ -92,12 +94,14 @@ class LabelDPSearchCV(ClassifierMixin, Wrapper, BaseEstimator):
                     self.certificate_ = base.certificate_
         assert asked.hold_out_ is not None
         named = {str(number): learner for number, learner in enumerate(learners)}
-        choice = select(named, given.X, asked.releases_, asked.hold_out_)
+        with quoting_no_column(base.estimator, given.X):
+            choice = select(named, given.X, asked.releases_, asked.hold_out_)
         self.cv_results_ = _results(grid, choice, self.scoring)
         self.best_index_ = int(np.argmax(self.cv_results_["mean_test_score"]))
         self.best_params_ = grid[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        learner = learners[self.best_index_].fit(given.X, [*asked.releases_, asked.hold_out_])
+        with quoting_no_column(base.estimator, given.X):
+            learner = learners[self.best_index_].fit(given.X, [*asked.releases_, asked.hold_out_])
         best = candidates[self.best_index_]
         given.noted_in(best)
         best.releases_, best.certificate_ = base.releases_, base.certificate_

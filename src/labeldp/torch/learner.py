@@ -132,7 +132,7 @@ class TorchLearner:
         return computed_in(self.precision, self.fabric.device)
 
     def check(self, X: Any, n_classes: int) -> None:
-        """Raise unless the module turns rows of X into finite rows of K logits, and can learn: a copy takes one step."""
+        """Raise unless the module turns rows of X into finite rows of K logits, and can learn: a copy takes two steps."""
         if hasattr(X, "iloc"):
             raise InvalidArgument(
                 f"X must be an array or a tensor, got a {type(X).__name__}: give X.to_numpy(np.float32)."
@@ -145,7 +145,7 @@ class TorchLearner:
         module = copy.deepcopy(self.module)
         some = np.arange(min(2, len(X)))[::-1].copy()  # rows in any order, as training takes them
         hint = ""
-        with torch.no_grad():  # not inference_mode: what a module keeps of this pass may be used in a step
+        with torch.inference_mode():
             try:
                 inputs = as_input(gather(X, some, torch.device("cpu")))
                 hint = (
@@ -164,7 +164,7 @@ class TorchLearner:
                 f"the module must return {n_classes} finite logits per row, one per class; it returned shape "
                 f"{shape} for {len(some)} rows."
             )
-        self._check_learns(module, inputs[: self.batch_size])
+        self._check_learns(copy.deepcopy(self.module), inputs[: self.batch_size].clone())  # out of inference mode
         if self.mixup and not inputs.is_floating_point():
             raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
         Batches.of(len(X), self.batch_size, self.fabric.world_size)
@@ -185,8 +185,10 @@ class TorchLearner:
             try:
                 optimizer = self._optimizer(module)
                 self._begin_momentum(optimizer)
-                module.train()(inputs).sum().backward()
-                optimizer.step()
+                for _ in range(2):  # what a module keeps of its first step may not be there for the second
+                    optimizer.zero_grad()
+                    module.train()(inputs).sum().backward()
+                    optimizer.step()
             except Exception as error:
                 raise InvalidArgument(
                     f"the module cannot learn from X in batches of {self.batch_size}: {type(error).__name__}: {error}"

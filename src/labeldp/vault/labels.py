@@ -5,7 +5,7 @@ Failures here say what must hold of the whole column, never which label or row b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import repeat
@@ -20,8 +20,8 @@ from labeldp.mechanisms.groups import unsigned
 from labeldp.vault.frames import guarded
 
 UNKNOWN = -1
+LARGEST_FLOAT = np.finfo(np.float64).max
 
-ColumnName = str | int | tuple[Any, ...]
 ClassNames = tuple[str, ...] | tuple[int, ...] | tuple[bool, ...] | tuple[float, ...]
 
 
@@ -44,7 +44,8 @@ class Classes:
                 "classes must be a count or a list of names, such as classes=10 or classes=['no', 'yes']."
             )
         names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
-        if {type(name) for name in names} == {int, float}:
+        whole = [abs(name) for name in names if type(name) is int]
+        if {type(name) for name in names} == {int, float} and max(whole) <= LARGEST_FLOAT:
             names = tuple(map(float, names))
         kinds = {type(name) for name in names}
         if len(kinds) != 1 or not kinds <= {str, int, bool, float}:
@@ -142,9 +143,9 @@ class Unsealed:
         self.labels = labels
 
     @property
-    def column(self) -> ColumnName | None:
+    def column(self) -> Hashable:
         """The public name of the column that the labels are, if it has one."""
-        return _column_name(self)
+        return guarded(lambda: _column_name(self), "The labels' name could not be read ({}).")
 
     def __repr__(self) -> str:
         return "<labels>"
@@ -153,15 +154,13 @@ class Unsealed:
         raise LabelDPError("True labels are never pickled.")
 
 
-def _column_name(given: Unsealed) -> ColumnName | None:
+def _column_name(given: Unsealed) -> Hashable:
     """Return the name of a column, or of a table's only one. What else has a `name` may mean a field of labels by it."""
-    shape = getattr(given.labels, "shape", ())
-    if hasattr(given.labels, "columns"):
-        name = given.labels.columns[0] if len(given.labels.columns) == 1 else None
-    else:
-        is_column = len(shape) == 1 and not isinstance(given.labels, np.ndarray)
-        name = getattr(given.labels, "name", None) if is_column else None
-    return name.item() if isinstance(name, np.generic) else name if isinstance(name, (str, int, tuple)) else None
+    dimensions = 0 if isinstance(given.labels, np.ndarray) else len(getattr(given.labels, "shape", ()))
+    if dimensions == 1:
+        return getattr(given.labels, "name", None)
+    columns: Any = getattr(given.labels, "columns", ()) if dimensions == 2 else ()
+    return columns[0] if len(columns) == 1 else None
 
 
 def seal(unsealed: Unsealed, classes: Classes, *, missing: str | None) -> SealedLabels:

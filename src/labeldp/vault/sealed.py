@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +16,6 @@ from labeldp.mechanisms.local import LocalMechanism
 from labeldp.mechanisms.normal import NormalResponse
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease
 from labeldp.vault.files import Stored
-from labeldp.vault.labels import ColumnName
 from labeldp.vault.passes import ColumnPass
 from labeldp.vault.release import Release
 from labeldp.vault.source import Source
@@ -98,7 +97,7 @@ class SealedColumn:
         return SealedColumn(self._holder, ordered), order
 
     @property
-    def name(self) -> ColumnName | None:
+    def name(self) -> Hashable:
         """The public name of the column that the holder's labels came as, if it had one."""
         return getattr(self._holder, "column", None)
 

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -32,7 +32,7 @@ from labeldp.randomness import Bits, known_bits
 from labeldp.vault.aggregates import AgreementRelease, HistogramRelease, SumRelease, public_groups
 from labeldp.vault.answering import Prepared, Question, answer
 from labeldp.vault.files import Stored
-from labeldp.vault.labels import Classes, ColumnName, Unsealed, ids_as_text, people_numbers, seal
+from labeldp.vault.labels import Classes, Unsealed, ids_as_text, people_numbers, seal
 from labeldp.vault.passes import ANSWERS, QUERY, NormalPass, charged_once, notes_of
 from labeldp.vault.priors import GivenPriors
 from labeldp.vault.receipt import Receipt
@@ -447,7 +447,7 @@ class LabelVault:
     # ---- what is public about it -------------------------------------------------------------------------------------
 
     @property
-    def column(self) -> ColumnName | None:
+    def column(self) -> Hashable:
         """The public name of the column that the labels came as, if it had one."""
         return self._column
 
