@@ -9,7 +9,7 @@ from learner_contract import features, release_of
 
 import labeldp as ldp
 from labeldp.torch import TorchLearner, models, precision
-from labeldp.torch.precision import INSTRUCTIONS, computed_in
+from labeldp.torch.precision import INSTRUCTIONS, computed_in, subnormal_as_zero
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -69,3 +69,42 @@ def test_a_training_is_gone_on_with_on_another_processor(monkeypatch, tmp_path):
         except KeyboardInterrupt:
             continue
     assert [(epoch["epoch"], epoch["precision"]) for epoch in seen] == [(2, "float32"), (3, "float32")]
+
+
+def keeps_subnormals():
+    return bool(torch.tensor(1e-40) * 1 > 0)
+
+
+@pytest.fixture
+def flushing():
+    yield torch.set_flush_denormal
+    torch.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_subnormal_numbers_are_zero_within_alone(flushing, before):
+    def stopped():
+        with subnormal_as_zero():
+            assert not keeps_subnormals()
+            raise KeyboardInterrupt
+
+    flushing(before)
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert keeps_subnormals() is not before
+
+
+def test_an_epoch_is_trained_without_subnormal_numbers_and_watched_with_them():
+    inside, outside = [], []
+
+    class Told(torch.nn.Linear):
+        def forward(self, x):
+            if self.training and torch.is_grad_enabled():
+                inside.append(keeps_subnormals())
+            return super().forward(x)
+
+    X = features()
+    release = release_of(X, ldp.RandomizedResponse("1"))
+    learner = TorchLearner(Told(X.shape[1], len(release.classes)), epochs=1, batch_size=240)
+    learner.fit(X, release, watch=lambda _: outside.append(keeps_subnormals()))
+    assert inside[-1] is False and outside == [True]

@@ -26,7 +26,7 @@ from labeldp.torch.augmentation import Augmentation, variants
 from labeldp.torch.averaging import WeightAverage
 from labeldp.torch.batches import Batches, as_input, gather, torch_seed
 from labeldp.torch.losses import LOSSES, TrainingSet
-from labeldp.torch.precision import computed_in, forward_in
+from labeldp.torch.precision import computed_in, forward_in, subnormal_as_zero
 from labeldp.torch.processes import on_first_process
 from labeldp.torch.schedules import SCHEDULES
 
@@ -288,7 +288,7 @@ class TorchLearner:
         total = torch.zeros((), device=fabric.device)
         forward = forward_in(self.computed_in, module)
         module.train()
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), subnormal_as_zero():
             torch.manual_seed(torch_seed(self.seed, epoch, fabric.global_rank))
             for number, chosen in enumerate(batches.epoch(self.seed, epoch, fabric.global_rank)):
                 step = (epoch - 1) * batches.steps + number
