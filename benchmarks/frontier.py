@@ -313,9 +313,15 @@ def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, s
 
 def table(records: list[Record]) -> str:
     """Return one row per idea: accuracy and log-likelihood on noisy hold-outs, by dataset and epsilon, mean over draws."""
-    cells = sorted({_of(each) for each in records}, key=lambda cell: (cell[0], float(cell[1]), cell[2]))
-    heads = [f"{name}, ε {epsilon}{f', hold-out {of[:4]}' if of else ''}" for name, epsilon, of in cells]
-    lines = [f"| idea | {' | '.join(heads)} |", "|---|" + "---|" * len(cells)]
+    names = sorted({each["dataset"] for each in records})
+    return "\n\n".join(_table_of(name, [each for each in records if each["dataset"] == name]) for name in names)
+
+
+def _table_of(dataset: str, records: list[Record]) -> str:
+    """Return a dataset's part of the table: the ideas that were tried on it."""
+    cells = sorted({_of(each) for each in records}, key=lambda cell: (float(cell[1]), cell[2]))
+    heads = [f"ε {epsilon}{f', hold-out {of[:4]}' if of else ''}" for _, epsilon, of in cells]
+    lines = [f"| {dataset} | {' | '.join(heads)} |", "|---|" + "---|" * len(cells)]
     ideas = list(dict.fromkeys((each["teacher"], each["student"]) for each in records))
     order = {name: number for number, name in enumerate([*TEACHERS, *STUDENTS])}
     for teacher, taught in sorted(ideas, key=lambda idea: (idea[1] is not None, order[idea[0]], order.get(idea[1], 0))):
@@ -347,7 +353,7 @@ def spent(records: list[Record]) -> str:
 
 
 def _of(record: Record) -> tuple[str, str, str]:
-    """Return the column of a record."""
+    """Return the column of a record: dataset, epsilon, hold-out."""
     return record["dataset"], record["epsilon"], record.get("hold_out", "")
 
 
