@@ -379,6 +379,14 @@ def test_a_module_that_cannot_take_a_second_step_is_found_before_labels_are_aske
         TorchLearner(Steep()).check(features(), N_CLASSES)
 
 
+def test_a_module_that_cannot_learn_from_one_row_reads_one():
+    X = features()
+    learner = TorchLearner(nn.Sequential(nn.BatchNorm1d(X.shape[1]), network()))
+    assert learner.check_reads(X[:1], N_CLASSES).tolist() == X[:1].tolist()
+    with pytest.raises(ldp.InvalidArgument, match="the module cannot learn from X"):
+        learner.check(X[:1], N_CLASSES)
+
+
 def test_a_module_may_keep_what_it_has_read():
     X = features()
     TorchLearner(Scaled(), epochs=1).fit(X, release_of(X))

@@ -79,7 +79,7 @@ class Run:
         if self._read_inputs["kind"] == "vector" and isinstance(X, np.ndarray):
             X = inputs.as_floats(X)
         if len(X):
-            self._learner.check(X, len(self.classes))
+            self._learner.check_reads(X, len(self.classes))  # type: ignore[attr-defined]  # torch's
         return self._learner.predict_proba(X)
 
     def predict(self, X: Any) -> NDArray[Any]:

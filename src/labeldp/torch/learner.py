@@ -133,6 +133,25 @@ class TorchLearner:
 
     def check(self, X: Any, n_classes: int) -> None:
         """Raise unless the module turns rows of X into finite rows of K logits, and can learn: a copy takes two steps."""
+        inputs = self.check_reads(X, n_classes)
+        self._check_learns(copy.deepcopy(self.module), inputs[: self.batch_size].clone())  # out of inference mode
+        if self.mixup and not inputs.is_floating_point():
+            raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
+        Batches.of(len(X), self.batch_size, self.fabric.world_size)
+        if (self.augmentation or self.mirror or self.shift) and np.ndim(X) != 4:
+            raise InvalidArgument(
+                "augmentation is for images (rows, channels, height, width), and so are mirror and shift; X has shape "
+                f"{np.shape(X)}."
+            )
+        if self.augmentation or self.shift:
+            self.augmentation.check(np.shape(X)[2:])
+            if self.shift >= min(np.shape(X)[2:]):
+                raise InvalidArgument(
+                    f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}."
+                )
+
+    def check_reads(self, X: Any, n_classes: int) -> Tensor:
+        """Raise unless the module turns rows of X into finite rows of K logits; return the first ones as it reads them."""
         if hasattr(X, "iloc"):
             raise InvalidArgument(
                 f"X must be an array or a tensor, got a {type(X).__name__}: give X.to_numpy(np.float32)."
@@ -164,21 +183,7 @@ class TorchLearner:
                 f"the module must return {n_classes} finite logits per row, one per class; it returned shape "
                 f"{shape} for {len(some)} rows."
             )
-        self._check_learns(copy.deepcopy(self.module), inputs[: self.batch_size].clone())  # out of inference mode
-        if self.mixup and not inputs.is_floating_point():
-            raise InvalidArgument("mixup mixes inputs, and X holds whole numbers, which are ids: set mixup=0.")
-        Batches.of(len(X), self.batch_size, self.fabric.world_size)
-        if (self.augmentation or self.mirror or self.shift) and np.ndim(X) != 4:
-            raise InvalidArgument(
-                "augmentation is for images (rows, channels, height, width), and so are mirror and shift; X has shape "
-                f"{np.shape(X)}."
-            )
-        if self.augmentation or self.shift:
-            self.augmentation.check(np.shape(X)[2:])
-            if self.shift >= min(np.shape(X)[2:]):
-                raise InvalidArgument(
-                    f"shift must be less than the images' sides, {np.shape(X)[2:]}; got {self.shift}."
-                )
+        return inputs
 
     def _check_learns(self, module: nn.Module, inputs: Tensor) -> None:
         with torch.random.fork_rng():
