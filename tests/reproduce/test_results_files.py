@@ -33,6 +33,22 @@ def test_two_processes_that_add_at_once_lose_nothing(results, looks):
     assert sorted(file.name for file in results.folder.iterdir()) == ["mnist.json", "test-looks.md"]
 
 
+def test_looks_are_read_back_by_table(results):
+    facts = {
+        "recipe": "best-local",
+        "hash": "b" * 16,
+        "epsilon": "1",
+        "draw": 1,
+        "commit": "c0ffee",
+        "why": "begun | again",
+    }
+    results.look(table="mnist", **facts)
+    results.look(table="kmnist", rows=500, **facts)
+    (whole,), (part,) = results.looks("mnist"), results.looks("kmnist")
+    assert (whole["recipe"], whole["hash"], whole["epsilon"], whole["rows"]) == ("best-local", "b" * 16, "1", "")
+    assert (part["rows"], part["why"]) == ("500", "begun / again") and results.looks("cifar-10") == []
+
+
 def test_a_run_is_recorded_once(results):
     assert results.append("mnist", {"kind": "run", "run": "x", "value": 1})
     assert not results.append("mnist", {"kind": "run", "run": "x", "value": 2})

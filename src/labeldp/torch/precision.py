@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
-"""Of processors, each of which is enough. Without them bfloat16 is emulated, and takes three times as long as float32."""
+"""Of processors, each of which is enough. Without them bfloat16 is emulated, and slower than float32."""
 
 
 def computed_in(asked: str, device: torch.device) -> str:
