@@ -98,6 +98,10 @@ class Student:
     epochs: int = 10
     batch_size: int = 256
     averaging: float | None = 0.998
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    smoothing: float = 0.0
     mixup: float = 0.0
     crop: int = 2
     """Twice as much where images are larger."""
@@ -114,8 +118,11 @@ class Student:
             loss="likelihood",
             epochs=self.epochs,
             batch_size=self.batch_size,
-            weight_decay=5e-4,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
             averaging=self.averaging,
+            smoothing=self.smoothing,
             mixup=self.mixup,
             consistency=self.consistency,
             augmentation=Augmentation(crop=crop, flip=flip, cutout=self.cutout),
@@ -143,6 +150,19 @@ NARROW = Student(model="whitened-conv-narrow", precision="bfloat16", share=0.0)
 ALONE = replace(NARROW, lesson="likelihood", epochs=20)
 HELPER = replace(ALONE, epochs=14)
 """Half the rows, then all: as long as `ALONE`."""
+WIDE = replace(NARROW, model="whitened-conv-wide", shift=1, epochs=8, learning_rate=0.2)
+PUBLISHED = replace(
+    WIDE,
+    model="whitened-conv-published",
+    batch_size=1024,
+    learning_rate=1.5,
+    momentum=0.85,
+    weight_decay=1.33e-3,
+    averaging=0.99,
+    smoothing=0.2,
+    crop=1,
+)
+"""The settings of airbench94, the code of Jordan 2024, in torch's terms: decay of 2e-3 a step, at the peak."""
 HALF_THEN_ALL = (
     "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 14 epochs of half the rows and 14 of all"
 )
@@ -218,6 +238,11 @@ STUDENTS = {
     HALF_THEN_ALL: HELPER,
     f"{HALF_THEN_ALL}, shifted images too": replace(HELPER, shift=1),
     "posterior, whitened-conv in bfloat16": Student(model="whitened-conv", precision="bfloat16"),
+    "posterior, whitened-conv-wide in bfloat16, 8 epochs at rate 0.2, shifted images too": WIDE,
+    "posterior, whitened-conv-published in bfloat16, 8 epochs as published, shifted images too": PUBLISHED,
+    "posterior, whitened-conv-published in bfloat16, 8 epochs as published but for smoothing, shifted images too": replace(
+        PUBLISHED, smoothing=0.0
+    ),
     "posterior, whitened-conv in bfloat16, cutout 8": Student(model="whitened-conv", precision="bfloat16", cutout=8),
 }
 USUAL = "balanced groups, three stages"
@@ -226,6 +251,7 @@ WITH_STUDENTS = (
     "three stages, weight decay 6e-3",
     "three stages, weight decay 6e-3, a student helps to ask the third",
     "counts, weight decay 1e-3 (curator)",
+    "three stages, weight decay 6e-3, mirrored patches",
     "three stages, weight decay 6e-3, mirrored patches, a student helps to ask the third",
     "counts, weight decay 1e-3, mirrored patches (curator)",
     "a twentieth on counts, then groups in three stages (curator)",

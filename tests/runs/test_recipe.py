@@ -66,7 +66,7 @@ def recipes(draw):
     losses = st.sampled_from([None, "posterior"] if part else [None, "posterior", "likelihood"])
     first = st.none() | st.integers(1, release.stages - 1) if release.stages > 1 else st.none()
     own = {"precision": precision, "share": st.none() | st.floats(0, 1), "loss": losses, "first": first}
-    own["shift"] = st.none() | st.integers(0, 3)
+    own |= {"shift": st.none() | st.integers(0, 3), "smoothing": st.none() | st.floats(0, 0.9)}
     student = st.none() | of(Student, model=st.sampled_from(["tiny-conv", "it's"]), rounds=st.integers(1), **own)
     mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}

@@ -72,15 +72,15 @@ def test_settings_reach_the_lesson_and_its_student(run, with_student, cache, tmp
     told = []
 
     def teach(lesson, student, X, **_):
-        told.append((lesson.share, student.precision, student.shift))
+        told.append((lesson.share, student.precision, student.shift, student.smoothing))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Lesson, "teach", teach)
-    quick = {"student.share": 0.1, "student.precision": "bfloat16", "student.shift": 1}
+    quick = {"student.share": 0.1, "student.precision": "bfloat16", "student.shift": 1, "student.smoothing": 0.2}
     for number, changes in enumerate(({}, quick)):
         with pytest.raises(KeyboardInterrupt):
             runs.train_again(with_student.changed(changes), run.path, tmp_path / f"{number}", cache=cache)
-    assert told == [(0.25, "float32", 0), (0.1, "bfloat16", 1)]
+    assert told == [(0.25, "float32", 0, 0.0), (0.1, "bfloat16", 1, 0.2)]
 
 
 def test_a_loaded_student_predicts_as_the_trained_one_did(run, with_student, cache, tmp_path):
@@ -93,7 +93,7 @@ def test_a_loaded_student_predicts_as_the_trained_one_did(run, with_student, cac
 
 
 def test_settings_that_a_recipe_leaves_out_are_not_in_its_hash(with_student):
-    assert not {"share", "precision", "loss", "first", "shift"} & set(
+    assert not {"share", "precision", "loss", "first", "shift", "smoothing"} & set(
         with_student.toml().partition("[student]")[2].replace("=", " ").split()
     )
 
@@ -133,6 +133,7 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
         ({"student.precision": "float16"}, "student.precision must be one of 'float32', 'bfloat16'"),
         ({"student.share": 1.5}, "student.share must be between 0 and 1"),
         ({"student.shift": -1}, "student.shift"),
+        ({"student.smoothing": 1.0}, r"student.smoothing must lie in \[0, 1\), got 1.0"),
         ({"student.loss": "debiased"}, "student.loss must be one of 'posterior', 'likelihood'"),
         ({"student.loss": "likelihood", "prior.epsilon": "0.1"}, "student.loss must be 'posterior' where models learn"),
         ({"student.first": 2}, "student.first must be a stage before the last, .* got 2 of 2"),

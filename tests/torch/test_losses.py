@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import labeldp as ldp
 from labeldp.learning import Beliefs, Filtered
@@ -20,6 +21,7 @@ from labeldp.torch.losses import (
     on_likelihood,
     on_likelihood_and_beliefs,
     on_weights,
+    smoothed,
 )
 
 N, K = 60, 5
@@ -313,3 +315,19 @@ def test_soft_targets_may_be_negative():
     logits, weights = random_logits(2), np.array([[1.5, -0.5, 0, 0, 0], [0, 0, 1, 0, 0]])
     expected = [-np.dot(each, log_softmax(row)) for each, row in zip(weights, logits, strict=True)]
     assert on_weights(torch.from_numpy(logits), torch.from_numpy(weights)).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
+def test_smoothing_is_torchs_own(share):
+    logits, labels = torch.randn(30, 5, dtype=torch.float64), torch.arange(30) % 5
+    expected = functional.cross_entropy(logits, labels, reduction="none", label_smoothing=share)
+    assert torch.allclose(smoothed(on_labels, share)(logits, labels), expected)
+    one_hot = functional.one_hot(labels, 5).double()
+    assert torch.allclose(smoothed(on_weights, share)(logits, one_hot), expected)
+
+
+def test_smoothing_leaves_a_share_to_what_was_released():
+    logits, logs = torch.randn(30, 5, dtype=torch.float64), torch.randn(30, 5, dtype=torch.float64)
+    evenly = functional.cross_entropy(logits, torch.full((30, 5), 0.2, dtype=torch.float64), reduction="none")
+    expected = 0.7 * on_likelihood(logits, logs) + 0.3 * evenly
+    assert torch.allclose(smoothed(on_likelihood, 0.3)(logits, logs), expected)

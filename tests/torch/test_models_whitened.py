@@ -6,10 +6,10 @@ from torch import nn
 import labeldp as ldp
 from labeldp.errors import InvalidArgument
 from labeldp.torch import TorchLearner, models
-from labeldp.torch.models.whitened import FLOOR
+from labeldp.torch.models.whitened import FLOOR, QuickNorm
 
 IMAGES = {"kind": "image", "shape": [3, 32, 32]}
-NETS = ("whitened-conv", "whitened-conv-narrow", "whitened-conv-wide")
+NETS = ("whitened-conv", "whitened-conv-narrow", "whitened-conv-wide", "whitened-conv-published")
 
 
 def images(n=40):
@@ -67,10 +67,36 @@ def test_smaller_images_are_refused(name):
         models.build(name, {"kind": "image", "shape": [1, 15, 28]}, 10)
 
 
-def test_the_wide_one_is_as_wide_as_published():
-    module = models.build("whitened-conv-wide", IMAGES, 10)
+@pytest.mark.parametrize("name", ["whitened-conv-wide", "whitened-conv-published"])
+def test_the_wide_ones_are_as_wide_as_published(name):
+    module = models.build(name, IMAGES, 10)
     widths = [each.out_channels for each in module.modules() if isinstance(each, torch.nn.Conv2d)]
     assert widths == [64, 64, 256, 256, 256, 256]
+
+
+def test_a_step_moves_the_biases_of_published_norms_64_times_as_far_and_shrinks_them_as_weights():
+    x, slopes = torch.randn(8, 3, 4, 4), torch.tensor([1.0, -2.0, 0.5])
+    steps = []
+    for norm in (nn.BatchNorm2d(3), QuickNorm(3)):
+        told = norm(x)
+        (slopes * norm(x).sum(dim=(0, 2, 3))).sum().backward()
+        torch.optim.SGD(norm.parameters(), lr=0.01, momentum=0.9, nesterov=True).step()
+        steps.append((norm(x) - told).detach().mean(dim=(0, 2, 3)))
+    assert torch.allclose(steps[1], 64 * steps[0], rtol=1e-4)
+    bias = norm.slow_bias.detach().clone()
+    norm.slow_bias.grad.zero_()
+    torch.optim.SGD(norm.parameters(), lr=0.01, weight_decay=0.5).step()
+    assert torch.allclose(norm.slow_bias, (1 - 0.01 * 0.5) * bias)
+
+
+def test_the_published_one_has_small_logits_and_norms_without_weights():
+    module = models.build("whitened-conv-published", IMAGES, 10)
+    head = module[-1]
+    x = torch.rand(5, 256)
+    assert torch.allclose(head(x), nn.functional.linear(x, head.weight, head.bias) / 9)
+    norms = [each for each in module.modules() if isinstance(each, QuickNorm)]
+    assert len(norms) == 6
+    assert {name for each in norms for name, _ in each.named_parameters()} == {"slow_bias"}
 
 
 def test_whitening_is_not_trained_and_is_part_of_the_saved_model(tmp_path):

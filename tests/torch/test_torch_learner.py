@@ -319,6 +319,8 @@ def test_bytes_are_pixels_and_whole_numbers_are_ids():
         {"averaging": 1.0},
         {"averaging": math.nan},
         {"shift": -1},
+        {"smoothing": 1.0},
+        {"smoothing": math.nan},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
@@ -452,6 +454,14 @@ def test_how_images_are_looked_at_when_predicting_is_no_part_of_training(tmp_pat
     shifted = TorchLearner(module, epochs=1, shift=1).fit(images, release, checkpoint=tmp_path / "c")
     assert same(weights(plain), weights(shifted))
     assert not np.allclose(plain.predict_proba(images), shifted.predict_proba(images))
+
+
+def test_with_label_smoothing_no_class_is_believed_in_without_end():
+    """What is least in smoothed cross entropy on one label of four has 0.7 + 0.3 / 4 there."""
+    X, release = np.ones((40, 2), dtype=np.float32), ldp.LabelVault([3] * 40, classes=4, budget="20")
+    release = release.release(ldp.RandomizedResponse("20"))
+    learner = TorchLearner(nn.Linear(2, 4), smoothing=0.3, epochs=200, schedule="constant", weight_decay=0.0)
+    assert learner.fit(X, release).predict_proba(X[:1])[0] == pytest.approx([0.075, 0.075, 0.075, 0.775], abs=1e-3)
 
 
 def test_augmentation_is_one_of_the_settings(tmp_path):

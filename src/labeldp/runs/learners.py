@@ -130,7 +130,7 @@ def student_of(recipe: Recipe, data: Dataset, fabric: Fabric | OneProcess | None
     how = recipe.student
     assert how is not None
     own = {"loss": "likelihood", "mixup": how.mixup, "averaging": how.averaging or None}
-    own |= {"mirror": how.flip, "shift": how.shift or 0}
+    own |= {"mirror": how.flip, "shift": how.shift or 0, "smoothing": how.smoothing or 0.0}
     fabric = None if isinstance(fabric, OneProcess) else fabric
     return _network(how.model, how, recipe, data, fabric, seed=recipe.seed, **own)
 

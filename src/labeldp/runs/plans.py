@@ -145,6 +145,7 @@ class Student:
     rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
     flip : also predicts the mean over an image and its mirror image.
     shift : also predicts the mean over an image and two that are moved by so many pixels; None for none.
+    smoothing : label smoothing; see `labeldp.torch.TorchLearner`. None for none.
     precision : what it is trained in, "float32" or "bfloat16"; None for the first.
     share : the teacher's part in what both say together, after each round and in the end; None for a quarter.
     loss : "posterior", of what teacher and answers say together, or "likelihood", of the answers alone; None for the first.
@@ -168,6 +169,7 @@ class Student:
     loss: str | None = None
     first: int | None = None
     shift: int | None = None
+    smoothing: float | None = None
 
     def __post_init__(self) -> None:
         checks.integer(**{"student.rounds": self.rounds}, at_least=1)
@@ -178,6 +180,8 @@ class Student:
             checks.one_of(LOSSES, **{"student.loss": self.loss})
         if self.shift is not None:
             checks.integer(**{"student.shift": self.shift}, at_least=0)
+        if self.smoothing is not None:
+            checks.share(**{"student.smoothing": self.smoothing}, below_one=True)
         checks.share(**{"student.share": self.teachers_share}, below_one=False)
 
     @property

@@ -51,6 +51,7 @@ class TorchLearner:
     optimizer : "sgd" (with Nesterov momentum), "adamw", or "adam", whose weight decay is a penalty on the squared weights.
     schedule : "linear" or "piecewise" (the paper's), "official" (its code's), "constant".
     mixup : alpha of Beta(alpha, alpha), one lam per batch; 0 for none.
+    smoothing : label smoothing: the share of each row's loss that is cross entropy on all classes alike; 0 for none.
     augmentation : what is done to images during training.
     mirror : predict the mean over each image and its mirror image. For nets that were trained with flips.
     shift : predict the mean over each image and two that are moved by so many pixels. For nets that were trained with crops.
@@ -81,6 +82,7 @@ class TorchLearner:
         weight_decay: float = 1e-4,
         schedule: str = "linear",
         mixup: float = 0.0,
+        smoothing: float = 0.0,
         augmentation: Augmentation | None = None,
         averaging: float | None = None,
         consistency: float = 0.0,
@@ -102,6 +104,7 @@ class TorchLearner:
         self.seed = checks.integer(seed=seed, at_least=0, at_most=2**63 - 1)
         self.learning_rate, self.momentum = float(learning_rate), float(momentum)
         self.weight_decay, self.mixup = float(weight_decay), float(mixup)
+        self.smoothing = checks.share(smoothing=smoothing, below_one=True)
         self.averaging = None if averaging is None else float(averaging)
         if not learning_rate > 0 or not 0 <= momentum < 1 or not weight_decay >= 0 or not self.mixup >= 0:
             raise InvalidArgument(
@@ -211,7 +214,7 @@ class TorchLearner:
         watch: Watch | None = None,
     ) -> Self:
         """Train on one or more releases; see `Learner.fit`."""
-        data = TrainingSet.of(releases, self.loss)
+        data = TrainingSet.of(releases, self.loss, smoothing=self.smoothing)
         self.check(X, data.n_classes)
         check_rows(data.rows, len(X))
         batches = Batches.of(len(data), self.batch_size, self.fabric.world_size)

@@ -6,7 +6,7 @@ Every loss returns one number per row, so that mixup is lam loss(report_i) + (1 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -46,6 +46,15 @@ def on_likelihood_and_beliefs(logits: Tensor, targets: Tensor) -> Tensor:
     return on_likelihood(logits, log_likelihood) + on_weights(logits, weights)
 
 
+def smoothed(loss: Loss, share: float) -> Loss:
+    """Return a loss of which a share is cross entropy on no class more than another: label smoothing."""
+
+    def both(logits: Tensor, targets: Tensor) -> Tensor:
+        return (1 - share) * loss(logits, targets) - share * functional.log_softmax(logits, dim=1).mean(dim=1)
+
+    return both if share else loss
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Which rows to train on, what is known about each, and the loss that reads it."""
@@ -59,11 +68,13 @@ class TrainingSet:
         return len(self.rows)
 
     @classmethod
-    def of(cls, releases: Examples | Sequence[Examples], loss: str) -> TrainingSet:
+    def of(cls, releases: Examples | Sequence[Examples], loss: str, *, smoothing: float = 0.0) -> TrainingSet:
         local, beliefs = evidence.apart(evidence.checked(releases))
         if loss == "likelihood":
-            return _of_likelihoods(local, beliefs)
-        return _of_labels(local, beliefs, debiased=loss == "debiased")
+            found = _of_likelihoods(local, beliefs)
+        else:
+            found = _of_labels(local, beliefs, debiased=loss == "debiased")
+        return replace(found, loss=smoothed(found.loss, smoothing))
 
 
 def _of_labels(local: list[Release | Filtered], beliefs: list[Beliefs], *, debiased: bool) -> TrainingSet:

@@ -3,12 +3,14 @@
 What makes it quick, and is kept: a first layer of 2×2 filters that whiten the patches of the images, which is learned from
 public inputs alone, before training; few, wide layers with maxima in between; convolutions that begin as the identity, as
 far as their channels go. `whitened-conv` is narrower than there, for CPUs; `whitened-conv-wide`, as wide as there, is 1.8
-times the work, and `whitened-conv-narrow` 0.3 times. Norms and training are our usual ones.
+times the work, and `whitened-conv-narrow` 0.3 times. Their norms are our usual ones; `whitened-conv-published` has those of
+there too, and small logits.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +32,10 @@ FLOOR = 5e-4
 SEEN = 5000
 """Images whose patches are whitened; they stand for the others."""
 LEAST_SIDE = 16
+BIAS_SPEED = 64
+"""How many times as fast as weights the biases of published norms learn."""
+LOGITS_SCALE = 1 / 9
+"""Of the published net, which is so trained at higher rates."""
 
 
 class Whitening(nn.Module):
@@ -61,17 +67,40 @@ class Whitening(nn.Module):
         return functional.conv2d(x, self.filters, self.bias - shift)
 
 
+class QuickNorm(nn.Module):
+    """Batch norm without weights, whose biases learn faster than others: a step of sgd takes them `BIAS_SPEED` times as far.
+
+    The bias is a parameter times the root of that: its gradient is so much larger, and so is what its step does.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels, affine=False)
+        self.slow_bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm(x)
+        return normed + (math.sqrt(BIAS_SPEED) * self.slow_bias)[:, None, None]
+
+
+class Scaled(nn.Linear):
+    """A linear layer whose outputs are `LOGITS_SCALE` of themselves."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return LOGITS_SCALE * super().forward(x)
+
+
 class Group(nn.Sequential):
     """Two convolutions, the size halved after the first."""
 
-    def __init__(self, c_in: int, c_out: int) -> None:
+    def __init__(self, c_in: int, c_out: int, norm: type[nn.Module]) -> None:
         super().__init__(
             _identity(c_in, c_out),
             nn.MaxPool2d(2),
-            nn.BatchNorm2d(c_out),
+            norm(c_out),
             nn.GELU(),
             _identity(c_out, c_out),
-            nn.BatchNorm2d(c_out),
+            norm(c_out),
             nn.GELU(),
         )
 
@@ -79,15 +108,23 @@ class Group(nn.Sequential):
 class WhitenedConv(nn.Sequential):
     """32 -> 31 -> 15 -> 7 -> 3 -> 1."""
 
-    def __init__(self, channels: int, n_classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
+    def __init__(
+        self,
+        channels: int,
+        n_classes: int,
+        widths: tuple[int, ...] = WIDTHS,
+        *,
+        norm: type[nn.Module] = nn.BatchNorm2d,
+        head: type[nn.Linear] = nn.Linear,
+    ) -> None:
         widths = (2 * channels * SIDE * SIDE, *widths)
         super().__init__(
             Whitening(channels),
             nn.GELU(),
-            *(Group(c_in, c_out) for c_in, c_out in itertools.pairwise(widths)),
+            *(Group(c_in, c_out, norm) for c_in, c_out in itertools.pairwise(widths)),
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
-            nn.Linear(widths[-1], n_classes),
+            head(widths[-1], n_classes),
         )
 
     def see(self, images: Tensor) -> None:
@@ -110,6 +147,12 @@ def whitened_conv_narrow(inputs: Inputs, n_classes: int) -> nn.Module:
 @register("whitened-conv-wide", takes=("image",))
 def whitened_conv_wide(inputs: Inputs, n_classes: int) -> nn.Module:
     return WhitenedConv(_channels(inputs, "whitened-conv-wide"), n_classes, WIDER)
+
+
+@register("whitened-conv-published", takes=("image",))
+def whitened_conv_published(inputs: Inputs, n_classes: int) -> nn.Module:
+    channels = _channels(inputs, "whitened-conv-published")
+    return WhitenedConv(channels, n_classes, WIDER, norm=QuickNorm, head=Scaled)
 
 
 def _channels(inputs: Inputs, name: str) -> int:
