@@ -150,6 +150,7 @@ NARROW = Student(model="whitened-conv-narrow", precision="bfloat16", share=0.0)
 ALONE = replace(NARROW, lesson="likelihood", epochs=20)
 HELPER = replace(ALONE, epochs=14)
 """Half the rows, then all: as long as `ALONE`."""
+TWICE = Student(model="whitened-conv", precision="bfloat16", rounds=2, shift=1)
 WIDE = replace(NARROW, model="whitened-conv-wide", shift=1, epochs=8, learning_rate=0.2)
 PUBLISHED = replace(
     WIDE,
@@ -231,9 +232,14 @@ STUDENTS = {
     "posterior, consistency 1": Student(consistency=1.0),
     "posterior, medium-conv": Student(model="medium-conv"),
     "posterior, medium-conv, two rounds of half the length": Student(model="medium-conv", rounds=2, epochs=5),
+    "posterior, medium-conv, cutout 8": Student(model="medium-conv", cutout=8),
     "posterior, whitened-conv-narrow in bfloat16, two rounds, the teacher in the first alone": replace(
         NARROW, rounds=2
     ),
+    "posterior, whitened-conv-narrow in bfloat16, two rounds, shifted images too": replace(
+        TWICE, model="whitened-conv-narrow"
+    ),
+    "posterior, whitened-conv in bfloat16, two rounds, shifted images too": TWICE,
     "the likelihood of the answers alone, whitened-conv-narrow in bfloat16, 20 epochs": ALONE,
     HALF_THEN_ALL: HELPER,
     f"{HALF_THEN_ALL}, shifted images too": replace(HELPER, shift=1),
