@@ -75,16 +75,20 @@ class QuickNorm(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm2d(channels, affine=False)
+        self.norm = nn.BatchNorm2d(channels, affine=False, eps=1e-12, momentum=0.4)  # as published
         self.slow_bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm(x)
-        return normed + (math.sqrt(BIAS_SPEED) * self.slow_bias)[:, None, None]
+        bias = (math.sqrt(BIAS_SPEED) * self.slow_bias)[:, None, None]
+        return normed + bias.to(normed.dtype)  # else all that follows would be computed in the bias's precision
 
 
 class Scaled(nn.Linear):
-    """A linear layer whose outputs are `LOGITS_SCALE` of themselves."""
+    """A linear layer without biases, whose outputs are `LOGITS_SCALE` of themselves."""
+
+    def __init__(self, size: int, n_classes: int) -> None:
+        super().__init__(size, n_classes, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return LOGITS_SCALE * super().forward(x)
