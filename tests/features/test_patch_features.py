@@ -81,10 +81,10 @@ def test_brightness_and_contrast_hardly_matter():
     np.testing.assert_allclose(brighter, extractor.transform(images), atol=1e-3)
 
 
-def test_constant_images_give_finite_features(images):
+def test_constant_images_give_finite_features_and_no_rounding_is_enlarged(images):
     flat = np.full((5, 1, 9, 8), 255, np.uint8)
     assert np.isfinite(fitted(images).transform(flat)).all()
-    assert (fitted(flat).transform(flat) == 0).all()
+    assert np.abs(fitted(flat).transform(flat)).max() < 1e-6  # 0 on most processors
     assert np.isfinite(fitted(flat).transform(images)).all()
 
 

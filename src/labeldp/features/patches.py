@@ -29,6 +29,8 @@ STANDARDISED_ON = 4_096
 """Images whose features' mean and spread stand for those of all."""
 SMALLEST_SPREAD = 0.05
 """No feature is enlarged by more than 1 / this of what the most variable one is: in new images it may wake up."""
+ROUNDING = 1e-6
+"""No more than what single precision may make of distances that are all alike, which is not enlarged at all."""
 
 LARGEST_FLOOR = 1e6
 SETTINGS = ("patch", "centroids", "pool", "rounds", "sample", "floor", "seed")
@@ -262,7 +264,7 @@ class PatchFeatures:
         responses.into(raw, images[chosen], np.zeros(1, np.float32), np.ones(1, np.float32))
         mean, spread = raw.mean(axis=0, dtype=np.float64), raw.std(axis=0, dtype=np.float64)
         widest = float(spread.max())
-        spread = np.maximum(spread, SMALLEST_SPREAD * widest) if widest > 0 else np.ones_like(spread)
+        spread = np.maximum(spread, SMALLEST_SPREAD * widest) if widest > ROUNDING else np.ones_like(spread)
         return mean.astype(np.float32), spread.astype(np.float32)
 
     def _responses(self, images: Images, whitening: Floats, centroids: Floats, *, mirror: bool = False) -> Responses:
