@@ -65,8 +65,10 @@ def recipes(draw):
     precision = st.sampled_from([None, "float32", "bfloat16"])
     losses = st.sampled_from([None, "posterior"] if part else [None, "posterior", "likelihood"])
     first = st.none() | st.integers(1, release.stages - 1) if release.stages > 1 else st.none()
-    own = {"precision": precision, "share": st.none() | st.floats(0, 1), "loss": losses, "first": first}
-    own |= {"shift": st.none() | st.integers(0, 3), "smoothing": st.none() | st.floats(0, 0.9)}
+    own = {"precision": precision, "share": st.none() | st.floats(0, 1), "first": first}
+    own["loss"] = st.just(loss := draw(losses))
+    smoothing = st.none() | st.floats(0, 0 if loss == "likelihood" else 0.9)
+    own |= {"shift": st.none() | st.integers(0, 3), "smoothing": smoothing}
     student = st.none() | of(Student, model=st.sampled_from(["tiny-conv", "it's"]), rounds=st.integers(1), **own)
     mixup = numbers | st.tuples(*[numbers] * max(release.stages, 1))
     idle = {item.name for item in fields(Training) if means_nothing(draw(where["model"]), item.name)}

@@ -134,6 +134,7 @@ def test_a_recipe_with_a_student_survives_its_toml(with_student):
         ({"student.share": 1.5}, "student.share must be between 0 and 1"),
         ({"student.shift": -1}, "student.shift"),
         ({"student.smoothing": 1.0}, r"student.smoothing must lie in \[0, 1\), got 1.0"),
+        ({"student.smoothing": 0.2, "student.loss": "likelihood"}, "no targets to smooth: leave out student.smoothing"),
         ({"student.loss": "debiased"}, "student.loss must be one of 'posterior', 'likelihood'"),
         ({"student.loss": "likelihood", "prior.epsilon": "0.1"}, "student.loss must be 'posterior' where models learn"),
         ({"student.first": 2}, "student.first must be a stage before the last, .* got 2 of 2"),

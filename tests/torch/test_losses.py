@@ -321,13 +321,36 @@ def test_soft_targets_may_be_negative():
 def test_smoothing_is_torchs_own(share):
     logits, labels = torch.randn(30, 5, dtype=torch.float64), torch.arange(30) % 5
     expected = functional.cross_entropy(logits, labels, reduction="none", label_smoothing=share)
-    assert torch.allclose(smoothed(on_labels, share)(logits, labels), expected)
-    one_hot = functional.one_hot(labels, 5).double()
-    assert torch.allclose(smoothed(on_weights, share)(logits, one_hot), expected)
+    assert torch.allclose(on_labels(logits, labels, smoothing=share), expected)
+    one_hot = torch.from_numpy(smoothed(np.eye(5)[labels], share))
+    assert torch.allclose(on_weights(logits, one_hot), expected)
 
 
-def test_smoothing_leaves_a_share_to_what_was_released():
-    logits, logs = torch.randn(30, 5, dtype=torch.float64), torch.randn(30, 5, dtype=torch.float64)
-    evenly = functional.cross_entropy(logits, torch.full((30, 5), 0.2, dtype=torch.float64), reduction="none")
-    expected = 0.7 * on_likelihood(logits, logs) + 0.3 * evenly
-    assert torch.allclose(smoothed(on_likelihood, 0.3)(logits, logs), expected)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_smoothed_beliefs_count_by_their_weight_too(loss):
+    """As cross entropy on the smoothed shares, times the weight: a row that counts for nothing is not pulled anywhere."""
+    shares, weights = np.random.default_rng(5).dirichlet(np.ones(K), size=3), np.array([1.0, 0.0, 0.5])
+    logits = torch.from_numpy(random_logits(3))
+    data = TrainingSet.of(Beliefs(np.arange(3), shares, counted(), weights), loss, smoothing=0.2)
+    aims = torch.from_numpy(0.8 * shares + 0.2 / K)
+    expected = torch.from_numpy(weights) * functional.cross_entropy(logits, aims, reduction="none")
+    assert torch.allclose(data.loss(logits, data.targets.double()), expected, atol=1e-6)
+
+
+def test_the_likelihood_of_reports_is_not_smoothed_and_beliefs_beside_it_are():
+    release = ldp.LabelVault(labels(), classes=K, budget="1").release(ldp.RandomizedResponse("1"))
+    shares = np.random.default_rng(5).dirichlet(np.ones(K), size=3)
+    believed, logits = Beliefs(np.arange(3), shares, counted()), torch.from_numpy(random_logits(len(release.rows)))
+    plain, smooth = (TrainingSet.of([release], "likelihood", smoothing=share) for share in (0.0, 0.2))
+    assert torch.equal(plain.loss(logits, plain.targets), smooth.loss(logits, smooth.targets))
+    both = TrainingSet.of([release, believed], "likelihood", smoothing=0.2)
+    expected = plain.loss(logits, plain.targets)
+    aims = torch.from_numpy(0.8 * shares + 0.2 / K)
+    expected[:3] += functional.cross_entropy(logits[:3], aims, reduction="none")
+    assert torch.allclose(both.loss(logits, both.targets), expected, atol=1e-5)
+
+
+def test_debiased_targets_are_smoothed():
+    release = ldp.LabelVault(labels(), classes=K, budget="1").release(ldp.RandomizedResponse("1"))
+    plain, smooth = (TrainingSet.of([release], "debiased", smoothing=share).targets for share in (0.0, 0.2))
+    assert torch.allclose(smooth, 0.8 * plain + 0.2 / K, atol=1e-6)

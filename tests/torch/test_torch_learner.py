@@ -464,6 +464,17 @@ def test_with_label_smoothing_no_class_is_believed_in_without_end():
     assert learner.fit(X, release).predict_proba(X[:1])[0] == pytest.approx([0.075, 0.075, 0.075, 0.775], abs=1e-3)
 
 
+def test_smoothing_is_one_of_the_settings_where_there_is_any(tmp_path):
+    X, release = np.eye(20, dtype=np.float32), ldp.LabelVault(np.arange(20) % 2, classes=2, budget="1")
+    release = release.release(ldp.RandomizedResponse("1"))
+    module = nn.Linear(20, 2)
+    plain = TorchLearner(module, epochs=1)
+    assert "smoothing" not in plain._settings()  # nor in checkpoints of versions that had none
+    plain.fit(X, release, checkpoint=tmp_path / "c")
+    with pytest.raises(ldp.InvalidArgument, match="trained on anew, and nothing is asked again"):
+        TorchLearner(module, epochs=1, smoothing=0.1).fit(X, release, checkpoint=tmp_path / "c")
+
+
 def test_augmentation_is_one_of_the_settings(tmp_path):
     images = np.zeros((20, 1, 4, 4), dtype=np.uint8)
     release = ldp.LabelVault(np.arange(20) % 2, classes=2, budget="1").release(ldp.RandomizedResponse("1"))

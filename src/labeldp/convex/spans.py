@@ -184,7 +184,9 @@ def orthonormal(vectors: Floats, dimension: int) -> tuple[Floats, Floats]:
     squares, u = np.linalg.eigh(vectors @ vectors.swapaxes(1, 2))
     s = np.sqrt(np.maximum(squares[:, ::-1][:, :dimension], 0.0))  # the largest first
     u = u[:, :, ::-1][:, :, :dimension]
-    u = np.where(np.arange(u.shape[1]) @ u < 0, -1, 1)[:, None] * u  # either sign would do: all processors take the same
+    u = (
+        np.where(np.arange(u.shape[1]) @ u < 0, -1, 1)[:, None] * u
+    )  # either sign would do: all processors take the same
     counts = s > np.maximum(NEGLIGIBLE * s[:, :1], TINY)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=counts)
     return inverse[:, :, None] * (u.swapaxes(1, 2) @ vectors), u * np.where(counts, s, 0.0)[:, None]

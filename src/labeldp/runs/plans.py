@@ -145,7 +145,7 @@ class Student:
     rounds : how often it learns; see `labeldp.learning.Lesson`. Each has `epochs`.
     flip : also predicts the mean over an image and its mirror image.
     shift : also predicts the mean over an image and two that are moved by so many pixels; None for none.
-    smoothing : label smoothing; see `labeldp.torch.TorchLearner`. None for none.
+    smoothing : label smoothing, of posteriors; see `labeldp.torch.TorchLearner`. None for none.
     precision : what it is trained in, "float32" or "bfloat16"; None for the first.
     share : the teacher's part in what both say together, after each round and in the end; None for a quarter.
     loss : "posterior", of what teacher and answers say together, or "likelihood", of the answers alone; None for the first.
@@ -182,6 +182,11 @@ class Student:
             checks.integer(**{"student.shift": self.shift}, at_least=0)
         if self.smoothing is not None:
             checks.share(**{"student.smoothing": self.smoothing}, below_one=True)
+            if self.smoothing and self.loss == "likelihood":
+                raise InvalidArgument(
+                    "student.smoothing is of posteriors, and the likelihood of answers has no targets to smooth: leave out "
+                    "student.smoothing, or set student.loss to 'posterior'."
+                )
         checks.share(**{"student.share": self.teachers_share}, below_one=False)
 
     @property

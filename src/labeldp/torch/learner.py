@@ -51,7 +51,8 @@ class TorchLearner:
     optimizer : "sgd" (with Nesterov momentum), "adamw", or "adam", whose weight decay is a penalty on the squared weights.
     schedule : "linear" or "piecewise" (the paper's), "official" (its code's), "constant".
     mixup : alpha of Beta(alpha, alpha), one lam per batch; 0 for none.
-    smoothing : label smoothing: the share of each row's loss that is cross entropy on all classes alike; 0 for none.
+    smoothing : label smoothing: the share of each target that goes to all classes alike; 0 for none. It is of noisy labels, of
+        debiased ones and of beliefs. The likelihood of reports has no targets, and is left as it is.
     augmentation : what is done to images during training.
     mirror : predict the mean over each image and its mirror image. For nets that were trained with flips.
     shift : predict the mean over each image and two that are moved by so many pixels. For nets that were trained with crops.
@@ -354,6 +355,7 @@ class TorchLearner:
 
     def _settings(self) -> dict[str, Any]:
         skipped = {"module", "module_", "fabric", "augmentation", "shift"}  # the last one predicts, and trains nothing
+        skipped |= set() if self.smoothing else {"smoothing"}  # which checkpoints from before it was there do not know
         settings = {name: value for name, value in vars(self).items() if name not in skipped}
         layers = {"module": repr(self.module), "augmentation": str(self.augmentation)}
         return settings | layers | {"processes": self.fabric.world_size}

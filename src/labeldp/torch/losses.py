@@ -6,7 +6,8 @@ Every loss returns one number per row, so that mixup is lam loss(report_i) + (1 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,9 +23,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES = ("noisy-label", "debiased", "likelihood")
 
 
-def on_labels(logits: Tensor, labels: Tensor) -> Tensor:
+def on_labels(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0) -> Tensor:
     """Cross entropy on one noisy label per row."""
-    return functional.cross_entropy(logits, labels, reduction="none")
+    return functional.cross_entropy(logits, labels, reduction="none", label_smoothing=smoothing)
 
 
 def on_weights(logits: Tensor, weights: Tensor) -> Tensor:
@@ -46,15 +47,6 @@ def on_likelihood_and_beliefs(logits: Tensor, targets: Tensor) -> Tensor:
     return on_likelihood(logits, log_likelihood) + on_weights(logits, weights)
 
 
-def smoothed(loss: Loss, share: float) -> Loss:
-    """Return a loss of which a share is cross entropy on no class more than another: label smoothing."""
-
-    def both(logits: Tensor, targets: Tensor) -> Tensor:
-        return (1 - share) * loss(logits, targets) - share * functional.log_softmax(logits, dim=1).mean(dim=1)
-
-    return both if share else loss
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Which rows to train on, what is known about each, and the loss that reads it."""
@@ -69,27 +61,29 @@ class TrainingSet:
 
     @classmethod
     def of(cls, releases: Examples | Sequence[Examples], loss: str, *, smoothing: float = 0.0) -> TrainingSet:
+        """Read releases for a loss; `smoothing` is the share of each target that goes to all classes alike."""
         local, beliefs = evidence.apart(evidence.checked(releases))
         if loss == "likelihood":
-            found = _of_likelihoods(local, beliefs)
-        else:
-            found = _of_labels(local, beliefs, debiased=loss == "debiased")
-        return replace(found, loss=smoothed(found.loss, smoothing))
+            return _of_likelihoods(local, beliefs, smoothing)
+        return _of_labels(local, beliefs, smoothing, debiased=loss == "debiased")
 
 
-def _of_labels(local: list[Release | Filtered], beliefs: list[Beliefs], *, debiased: bool) -> TrainingSet:
+def _of_labels(
+    local: list[Release | Filtered], beliefs: list[Beliefs], smoothing: float, *, debiased: bool
+) -> TrainingSet:
     if not debiased and not beliefs:
         noted, labels = evidence.noisy_labels(local)
-        return TrainingSet(noted, torch.from_numpy(labels), on_labels, len(evidence.classes_of(local[0])))
+        loss = partial(on_labels, smoothing=smoothing)
+        return TrainingSet(noted, torch.from_numpy(labels), loss, len(evidence.classes_of(local[0])))
     rows = [_release(each).rows[_kept(each)] for each in local] + [each.rows for each in beliefs]
     weights = [_weights(each, debiased) for each in local] + [each.weighted for each in beliefs]
-    targets = _tensor(np.concatenate(weights))
+    targets = _tensor(smoothed(np.concatenate(weights), smoothing))
     return TrainingSet(np.concatenate(rows), targets, on_weights, targets.shape[1])
 
 
-def _of_likelihoods(local: list[Release | Filtered], beliefs: list[Beliefs]) -> TrainingSet:
+def _of_likelihoods(local: list[Release | Filtered], beliefs: list[Beliefs], smoothing: float) -> TrainingSet:
     if not local:
-        return _of_labels(local, beliefs, debiased=False)
+        return _of_labels(local, beliefs, smoothing, debiased=False)
     reported, logs = evidence.log_likelihoods(local)
     n_classes = logs.shape[1]
     if not beliefs:
@@ -98,8 +92,13 @@ def _of_likelihoods(local: list[Release | Filtered], beliefs: list[Beliefs]) -> 
     targets = np.zeros((len(rows), 2 * n_classes))
     targets[np.searchsorted(rows, reported), :n_classes] = logs
     for each in beliefs:
-        targets[np.searchsorted(rows, each.rows), n_classes:] += each.weighted
+        targets[np.searchsorted(rows, each.rows), n_classes:] += smoothed(each.weighted, smoothing)
     return TrainingSet(rows, _tensor(targets), on_likelihood_and_beliefs, n_classes)
+
+
+def smoothed(weights: np.ndarray, share: float) -> np.ndarray:
+    """Return soft targets of which a share is taken from each row's labels and dealt to all alike: label smoothing."""
+    return (1 - share) * weights + share * weights.mean(axis=1, keepdims=True)
 
 
 def _release(each: Release | Filtered) -> Release:
