@@ -56,7 +56,9 @@ class Teacher:
     mechanism: type = ldp.GroupedResponse
     split: tuple[float, ...] = (0.25, 0.25, 0.5)
     weight_decay: float = 3e-3
+    loss: str = "likelihood"
     centroids: int = 300
+    """0 for no patches: the model reads pixels."""
     mirror: bool = False
     """Features are means over an image and its mirror image."""
     counts: float = 0.0
@@ -72,7 +74,7 @@ class Teacher:
         X = inputs.features(self.centroids, mirror=self.mirror)
         module = models.build("linear", {"kind": "vector", "size": X.shape[1]}, inputs.n_classes, seed=draw)
         how = {"epochs": 8, "batch_size": 512, "learning_rate": 2e-3, "optimizer": "adam", "seed": draw}
-        learner = TorchLearner(module, loss="likelihood", weight_decay=self.weight_decay, **how)
+        learner = TorchLearner(module, loss=self.loss, weight_decay=self.weight_decay, **how)
         how = {"stages": len(self.split), "split": self.split or None, "mechanism": self.mechanism}
         if self.counts:
             of_counts = Fraction(epsilon) * Fraction(str(self.counts))
@@ -171,6 +173,10 @@ FIVE = (0.15, 0.15, 0.2, 0.2, 0.3)
 COUNTS = Teacher(counts=1.0, split=())
 TEACHERS = {
     "randomized response, one stage": Teacher(ldp.RandomizedResponse, (1.0,)),
+    "randomized response, one stage, answers taken at their word": Teacher(
+        ldp.RandomizedResponse, (1.0,), loss="noisy-label"
+    ),
+    "randomized response, one stage, debiased": Teacher(ldp.RandomizedResponse, (1.0,), loss="debiased"),
     "balanced groups, one stage": Teacher(split=(1.0,)),
     "RRWithPrior, three stages": Teacher(ldp.RRWithPrior),
     "balanced groups, two stages": Teacher(split=(0.4, 0.6)),
@@ -188,6 +194,8 @@ TEACHERS = {
     "five stages, weight decay 1.2e-2": Teacher(split=FIVE, weight_decay=1.2e-2),
     "five stages, weight decay 2.4e-2": Teacher(split=FIVE, weight_decay=2.4e-2),
     "three stages, 1,000 centroids": Teacher(centroids=1000),
+    "three stages, pixels for patches": Teacher(centroids=0),
+    "three stages, pixels for patches, weight decay 1e-3": Teacher(centroids=0, weight_decay=1e-3),
     "counts of clusters (curator)": COUNTS,
     "counts, weight decay 1e-3 (curator)": replace(COUNTS, weight_decay=1e-3),
     "counts, weight decay 1e-3, mirrored patches (curator)": replace(COUNTS, weight_decay=1e-3, mirror=True),
@@ -297,9 +305,18 @@ class Inputs:
 
     def features(self, centroids: int = 300, *, mirror: bool = False) -> np.ndarray:
         if (centroids, mirror) not in self._features:
-            extractor = PatchFeatures(centroids=centroids, floor=FLOORS[self.name], mirror=mirror)
-            self._features[centroids, mirror] = np.array(cached(self.data.X, extractor, self.cache))
+            extractor = (
+                PatchFeatures(centroids=centroids, floor=FLOORS[self.name], mirror=mirror) if centroids else None
+            )
+            read = self._pixels() if extractor is None else np.array(cached(self.data.X, extractor, self.cache))
+            self._features[centroids, mirror] = read
         return self._features[centroids, mirror]
+
+    def _pixels(self) -> np.ndarray:
+        """Return the pixels, of mean 0 each, and of variance 1 all together."""
+        pixels = self.data.X.reshape(self.data.n_rows, -1).astype(np.float32)
+        pixels -= pixels.mean(axis=0)
+        return pixels / pixels.std()
 
     def grade(self, probabilities: np.ndarray) -> Record:
         right, likely = (
