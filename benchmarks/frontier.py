@@ -374,13 +374,17 @@ def _table_of(dataset: str, records: list[Record]) -> str:
     ideas = list(dict.fromkeys((each["teacher"], each["student"]) for each in records))
     order = {name: number for number, name in enumerate([*TEACHERS, *STUDENTS])}
     for teacher, taught in sorted(ideas, key=lambda idea: (idea[1] is not None, order[idea[0]], order.get(idea[1], 0))):
-        words = teacher if taught is None else f"student: {taught}" + (f", of {teacher}" if teacher != USUAL else "")
+        words = teacher if taught is None else _student(taught) + (f", of {teacher}" if teacher != USUAL else "")
         shown = [
             _cell([r for r in records if (r["teacher"], r["student"]) == (teacher, taught) and _of(r) == cell])
             for cell in cells
         ]
         lines.append(f"| {words} | {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _student(name: str) -> str:
+    return f"student{'' if STUDENTS[name].share else ' by itself'}: {name}"
 
 
 def spent(records: list[Record]) -> str:
