@@ -49,6 +49,21 @@ def test_a_spec_is_an_extractor_with_settings_and_files():
     assert specs.parse("arrays:a=b.npy").names == ("a=b.npy",)
 
 
+def test_joined_features_are_those_that_are_computed_and_nothing_else_has_a_plus_between():
+    joined = specs.parse("patches:mirror=true + simclr:epochs=3,flip=true")
+    assert joined == specs.Spec(
+        "joined",
+        (),
+        {},
+        (specs.Spec("patches", (), {"mirror": True}), specs.Spec("simclr", (), {"epochs": 3, "flip": True})),
+    )
+    assert specs.parse("patches:floor=1e+3").settings == {"floor": 1000.0}
+    assert specs.parse("arrays:a+b.npy").names == ("a+b.npy",)
+    for text in ("patches + arrays:a.npy", "patches + ", "patches + simclr:decay=0.9"):
+        with pytest.raises(InvalidArgument):
+            specs.parse(text)
+
+
 def test_files_of_a_spec_are_found_from_anywhere_once_they_are_placed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert specs.placed("arrays:a.npy,/b.npy") == f"arrays:{tmp_path}/a.npy,/b.npy"
@@ -178,6 +193,9 @@ def test_an_extractor_of_other_images_is_refused(run, cache, tmp_path):
         ({"features": "pretrained:vit-small-16,nowhere.pth"}, "there is no checkpoint nowhere.pth"),
         ({"features": "byol:backbone=conv"}, "byol's backbone must be one of"),
         ({"features": "byol:backbone=linear"}, "byol's backbone must be a sequence of layers"),
+        ({"features": "simclr:backbone=conv"}, "simclr's backbone must be one of"),
+        ({"features": "patches + simclr:backbone=linear"}, "simclr's backbone must be a sequence of layers"),
+        ({"features": "simclr:precision=float16"}, "precision must be one of 'float32', 'bfloat16'"),
         ({"data": "breast-cancer", "rows": 200, "features": "patches"}, "patches makes features of images"),
     ],
     ids=str,
@@ -276,6 +294,36 @@ def test_what_byol_learned_is_in_the_runs_folder(on_patches, tmp_path):
     run = runs.train(on_patches.changed({"features": BYOL}), tmp_path / "run", cache=tmp_path / "cache")
     shutil.rmtree(tmp_path / "cache")
     assert runs.load(run.path).predict_proba(DIGITS.X_test).shape == (360, 10)
+
+
+SIMCLR = "simclr:backbone=tiny-conv,epochs=2,batch_size=256,projection=4,hidden=8,flip=true,precision=bfloat16"
+
+
+def test_what_simclr_learned_has_columns_of_about_one_size(tmp_path):
+    longer = SIMCLR.replace("epochs=2,batch_size=256", "epochs=10,batch_size=128")  # its last norm has seen enough then
+    X = inputs.public(DIGITS, longer, cache=tmp_path).data.X
+    learns = X.std(axis=0) > 1e-3  # some units of such a net may never answer
+    assert X.dtype == np.float32 and learns.mean() > 0.5
+    assert np.all(X.std(axis=0)[learns] < 3) and np.median(X.std(axis=0)[learns]) > 0.3
+
+
+def test_joined_features_stand_side_by_side_and_each_is_computed_once(on_patches, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    parts = [inputs.public(DIGITS, spec, cache=cache) for spec in (PATCHES, SIMCLR)]
+    monkeypatch.setattr(PatchFeatures, "fit", lambda *_: pytest.fail("fitted again"))
+    joined = inputs.public(DIGITS, f"{PATCHES} + {SIMCLR}", cache=cache)
+    np.testing.assert_array_equal(joined.data.X, np.concatenate([part.data.X for part in parts], axis=1))
+    np.testing.assert_array_equal(joined.data.X_test, np.concatenate([part.data.X_test for part in parts], axis=1))
+    run = runs.train(on_patches.changed({"features": f"{PATCHES} + {SIMCLR}"}), tmp_path / "run", cache=cache)
+    shutil.rmtree(cache)
+    assert runs.load(run.path).predict_proba(DIGITS.X_test).shape == (360, 10)
+
+
+def test_clusters_of_one_representation_go_with_a_model_of_another(on_patches, tmp_path):
+    recipe = on_patches.changed({"prior.count": 5, "prior.epsilon": "1", "prior.features": SIMCLR})
+    run = runs.train(recipe, tmp_path / "run", cache=tmp_path / "cache")
+    (source,) = (q["source"] for q in run.certificate()["queries"] if q["source"].startswith("5 clusters"))
+    assert "simclr" in source and "computed from public inputs without labels" in source
 
 
 def test_pretrained_weights_are_in_the_runs_folder_and_public_by_the_callers_word(on_patches, tmp_path, monkeypatch):

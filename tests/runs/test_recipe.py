@@ -49,7 +49,14 @@ def recipes(draw):
     stages = st.just(0) if part == "all" else st.integers(1, 3)
     release = draw(of(ReleasePlan, mechanism=st.sampled_from(sorted(MECHANISMS)), stages=stages))
     features = st.sampled_from(["arrays:a.npy,b.npy", "arrays:it's=.npy"])
-    features = features if own_file else features | st.sampled_from(["patches", "byol:epochs=3,backbone=small-conv"])
+    features = (
+        features
+        if own_file
+        else features
+        | st.sampled_from(
+            ["patches", "byol:epochs=3,backbone=small-conv", "patches:pool=2 + simclr:epochs=3,flip=true"]
+        )
+    )
     whole = {"count": st.none() | st.integers(1), "components": st.integers(1)}
     whole["shares"] = st.sampled_from([None, "smoothed", "normalised"])
     prior = of(Prior, epsilon=st.just("1e-12" if part == "part" else None), features=st.none() | features, **whole)
@@ -205,7 +212,7 @@ WRONG = [
     ),
     (START + "[prior]\nepsilon = 0", "prior.epsilon must be"),
     (START + "[prior]\ncount = 0", "prior.count must be"),
-    (START + "[prior]\nfeatures = 'patch'", "prior.features must be one of patches, byol, pretrained, arrays"),
+    (START + "[prior]\nfeatures = 'patch'", "prior.features must be one of patches, byol, simclr, pretrained, arrays"),
     (START + "[prior]\n[release]\nstages = 1", "release.stages must be 0 where [prior] takes all of epsilon"),
     (START + "[prior]\nepsilon = 1\n[release]\nstages = 0", "at least 1 where it takes a part; got 0 stages"),
     (START + "[training]\nbag_rounds = 2", "training.bag_rounds are of counts of clusters: give --prior clusters"),

@@ -23,8 +23,9 @@ from labeldp.errors import LabelDPError
 from labeldp.features import Extractor, cached
 from labeldp.torch import BYOL, Augmentation
 from labeldp.torch.batches import Batches
-from labeldp.torch.byol import Online, decay_at, disagreement, follow, perceptron, spread_of, target_of
+from labeldp.torch.byol import Online, decay_at, disagreement, follow, target_of
 from labeldp.torch.schedules import linear
+from labeldp.torch.self_supervised import perceptron, spread_of
 from labeldp.torch.views import Views
 
 SETTINGS = {"epochs": 3, "batch_size": 16, "projection": 6, "hidden": 12}
@@ -139,7 +140,7 @@ def test_a_training_is_the_one_written_out_here(tmp_path):
     settings = {"epochs": 2, "batch_size": 8, "learning_rate": 0.3, "momentum": 0.0, "weight_decay": 0.01, "decay": 0.7}
     trained = byol(plain, **settings, views=views, seed=4).fit(images, checkpoint=tmp_path / "c.pt")
     state = torch.load(tmp_path / "c.pt", weights_only=True)
-    online = byol(plain, **settings, views=views, seed=4)._online(images)
+    online = byol(plain, **settings, views=views, seed=4)._network(images)
     target, step = target_of(online), 0
     for epoch in (1, 2):
         for rows in Batches(20, 8).epoch(4, epoch):
@@ -327,7 +328,7 @@ def test_what_is_frozen_stays():
 
 
 def test_a_row_depends_on_its_own_image_alone(monkeypatch):
-    monkeypatch.setattr("labeldp.torch.byol.TRANSFORM_AT_ONCE", 7)
+    monkeypatch.setattr("labeldp.torch.self_supervised.TRANSFORM_AT_ONCE", 7)
     extractor = byol().fit(pictures())
     whole = extractor.transform(pictures())
     assert np.array_equal(extractor.transform(pictures()), whole)

@@ -36,6 +36,8 @@ def features(data: str, spec: str, cache: Path | None, data_dir: Path | None, as
         parsed = specs.parse(specs.placed(spec))
         if parsed.kind == "arrays":
             raise InvalidArgument("arrays are features already: there is nothing to compute.")
+        if parsed.kind == "joined":
+            raise InvalidArgument("joined features are kept part by part: compute each part by itself.")
     public = _inputs(data, data_dir)
     if public.inputs["kind"] != "image":
         raise InvalidArgument(

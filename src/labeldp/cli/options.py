@@ -23,7 +23,9 @@ words = Console(stderr=True, highlight=False)
 """Data goes to stdout, words and progress to stderr."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
-features_words = "patches[:patch=6,centroids=300,..], byol:backbone=small-conv,epochs=20, pretrained:vit-small-16,FILE"
+features_words = (
+    "patches[:patch=6,centroids=300,..], byol:backbone=small-conv,epochs=20, simclr:.., pretrained:vit-small-16,FILE"
+)
 cache_option = click.option(
     "--cache",
     type=click.Path(path_type=Path),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from labeldp import checks
 from labeldp.datasets import Dataset
 from labeldp.errors import InvalidArgument, MissingExtra
-from labeldp.features import Extractor, PatchFeatures, cached, given
+from labeldp.features import Extractor, Joined, PatchFeatures, cached, given
 from labeldp.features.cache import content_digest
 from labeldp.learning.records import Record, Watch, nobody
 from labeldp.runs import specs
@@ -27,6 +29,8 @@ Once = Callable[[Callable[[], Any]], Any]
 ENVIRONMENT = "LABELDP_CACHE"
 CACHE = "~/.cache/labeldp/features"
 BACKBONE = "small-conv"
+PRECISIONS: dict[str, Any] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
+"""Of training, in Fabric's words. Features are float32, whatever they were learned in, so that any processor has the same."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,18 @@ def extracted(
     watch: Watch | None = None,
     once: Once | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the features of training and test inputs, mapped from the cache, where they are computed if they are missing."""
+    """Return the features of training and test inputs, mapped from the cache, where they are computed if they are missing.
+
+    Joined ones are kept part by part, so that each is computed once, whatever it stands beside, and are put together in memory.
+    """
+    if isinstance(extractor, Joined):
+        texts = [text.strip() for text in features.split("+")]
+        found = [
+            extracted(data, part, text, cache=cache, watch=watch, once=once)
+            for part, text in zip(extractor.parts, texts, strict=True)
+        ]
+        X, X_test = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
+        return X, X_test
     folder, tell = cache_folder(cache), watch or nobody
     watched, computed = Watched(extractor, folder, tell), set()
 
@@ -177,17 +192,23 @@ def extractor_of(spec: Spec, inputs: Record, *, weights: Path | None = None) -> 
     inputs : what a row of the data is.
     weights : a file that has the weights of a pretrained network, if the spec's own may be gone.
     """
+    if spec.kind == "joined":
+        return Joined(tuple(extractor_of(part, inputs) for part in spec.parts))
     if spec.kind == "patches":
         return PatchFeatures(**spec.settings)
     try:
-        from labeldp.torch import BYOL, Pretrained
+        from labeldp.torch import BYOL, Pretrained, SimCLR
+        from labeldp.torch.views import Views
     except ImportError:
         raise MissingExtra(f"{spec.kind} needs torch: pip install 'labeldp[torch]'.") from None
     if spec.kind == "pretrained":
         module, file = spec.names
         return Pretrained(module, weights or file, **spec.settings)
     settings = dict(spec.settings)
-    return BYOL(_backbone(settings.pop("backbone", BACKBONE), inputs, settings.get("seed", 0)), **settings)
+    backbone = _backbone(spec, settings.pop("backbone", BACKBONE), inputs, settings.get("seed", 0))
+    fabric = _fabric(settings.pop("precision", "float32"))
+    methods: dict[str, Any] = {"byol": BYOL, "simclr": SimCLR}
+    return methods[spec.kind](backbone, views=Views(flip=settings.pop("flip", False)), fabric=fabric, **settings)
 
 
 def check_readable(model: str, data: Dataset) -> None:
@@ -204,6 +225,19 @@ def check_readable(model: str, data: Dataset) -> None:
         raise InvalidArgument(
             f"{model} does not read features: choose linear, mlp or logistic, or leave features out."
         ) from None
+
+
+def _fabric(precision: str) -> Any:
+    """Return what trains an extractor: one CPU, in a precision."""
+    from lightning_fabric import Fabric
+
+    checks.one_of(tuple(PRECISIONS), precision=precision)
+    log = logging.getLogger("lightning_fabric")
+    level = log.level
+    log.setLevel(logging.WARNING)  # it would say of bfloat16 that it uses it
+    fabric = Fabric(accelerator="cpu", devices=1, precision=PRECISIONS[precision])
+    log.setLevel(level)
+    return fabric
 
 
 class Watched:
@@ -252,22 +286,28 @@ class Watched:
             self._checkpoint.unlink(missing_ok=True)
 
 
-def _backbone(name: str, inputs: Record, seed: int) -> Any:
-    """Return a model of the registry without its last layer, which is for classes."""
+def _backbone(spec: Spec, name: str, inputs: Record, seed: int) -> Any:
+    """Return a model of the registry without its last layer, which is for classes.
+
+    SimCLR's ends in a norm without weights instead, so that all features are of about the same size.
+    """
     from torch import nn
 
     from labeldp.torch import models
 
     if name not in models.names():
-        raise InvalidArgument(f"byol's backbone must be one of {', '.join(models.names())}, got {name[:80]!r}.")
+        raise InvalidArgument(f"{spec.kind}'s backbone must be one of {', '.join(models.names())}, got {name[:80]!r}.")
     model = models.build(name, inputs, 2, seed=seed)
     is_sequence = isinstance(model, nn.Sequential) and isinstance(model[-1], nn.Linear)
-    if not is_sequence or not list(model[:-1].parameters()):  # type: ignore[index]
+    layers = list(model)[:-1] if is_sequence else []  # type: ignore[call-overload]
+    if not any(list(layer.parameters()) for layer in layers):
         raise InvalidArgument(
-            "byol's backbone must be a sequence of layers that ends in a linear one, which is left out, and learns something "
-            f"before it; {name} does not: choose another, such as {BACKBONE}."
+            f"{spec.kind}'s backbone must be a sequence of layers that ends in a linear one, which is left out, and learns "
+            f"something before it; {name} does not: choose another, such as {BACKBONE}."
         )
-    return model[:-1]  # type: ignore[index]
+    if spec.kind == "simclr":
+        layers.append(nn.BatchNorm1d(model[-1].in_features, affine=False))  # type: ignore[index]
+    return nn.Sequential(*layers)
 
 
 def _check_kind(spec: Spec, inputs: Record) -> None:

@@ -19,32 +19,39 @@ def yes_or_no(text: str) -> bool:
     return text == "true"
 
 
+SELF_SUPERVISED: dict[str, Setting] = {
+    **dict.fromkeys(("backbone", "optimizer", "schedule", "precision"), str),
+    **dict.fromkeys(("epochs", "batch_size", "projection", "hidden", "seed"), int),
+    **dict.fromkeys(("learning_rate", "momentum", "weight_decay"), float),
+    "flip": yes_or_no,
+}
 SETTINGS: dict[str, dict[str, Setting]] = {
     "patches": {
         **dict.fromkeys(("patch", "centroids", "pool", "rounds", "sample", "seed"), int),
         "floor": float,
         "mirror": yes_or_no,
     },
-    "byol": {
-        "backbone": str,
-        **dict.fromkeys(("epochs", "batch_size", "projection", "hidden", "seed"), int),
-        **dict.fromkeys(("decay", "learning_rate", "momentum", "weight_decay"), float),
-        **dict.fromkeys(("optimizer", "schedule"), str),
-    },
+    "byol": {**SELF_SUPERVISED, "decay": float},
+    "simclr": {**SELF_SUPERVISED, "temperature": float},
     "pretrained": {"size": int, "batch_size": int, "interpolation": str},
     "arrays": {},
 }
 EXAMPLES = {
     "patches": "patches:patch=6,centroids=300",
     "byol": "byol:backbone=small-conv,epochs=20",
+    "simclr": "simclr:backbone=whitened-conv-narrow,epochs=20",
     "pretrained": "pretrained:vit-small-16,weights.pth",
     "arrays": "arrays:TRAIN.npy,TEST.npy",
 }
+JOINABLE = ("patches", "byol", "simclr")
+"""What may stand side by side: "patches:mirror=true + simclr:epochs=20"."""
 NAMED = {"pretrained": (2, 2), "arrays": (1, 2)}
 """How many names stand before the settings, at least and at most."""
 EXTRACTOR_FILES = {
     "patches": "extractor.npz",
     "byol": "extractor.safetensors",
+    "simclr": "extractor.safetensors",
+    "joined": "extractor.zip",
     "pretrained": "extractor.safetensors",
 }
 """What a run keeps of what made its features."""
@@ -57,7 +64,7 @@ class Spec:
 
     Attributes
     ----------
-    kind : "patches", "byol", "pretrained" or "arrays".
+    kind : "patches", "byol", "simclr", "pretrained" or "arrays"; or "joined", of several parts.
     names : of "pretrained", a module's name and its file; of "arrays", the files of training and test rows.
     settings : by name.
     """
@@ -65,6 +72,7 @@ class Spec:
     kind: str
     names: tuple[str, ...]
     settings: dict[str, Any]
+    parts: tuple[Spec, ...] = ()
 
     @property
     def is_of_files(self) -> bool:
@@ -82,7 +90,12 @@ def parse(text: str, *, name: str = "features") -> Spec:
 
     >>> parse("patches:patch=3,pool=2").settings
     {'patch': 3, 'pool': 2}
+    >>> [part.kind for part in parse("patches + simclr:epochs=20").parts]
+    ['patches', 'simclr']
     """
+    pieces = [piece.strip() for piece in text.split("+")]
+    if len(pieces) > 1 and all(piece.partition(":")[0] in JOINABLE for piece in pieces):
+        return Spec("joined", (), {}, tuple(parse(piece, name=name) for piece in pieces))
     kind, _, rest = text.strip().partition(":")
     if kind not in SETTINGS:
         close = difflib.get_close_matches(kind.lower(), SETTINGS, n=1, cutoff=0.6)

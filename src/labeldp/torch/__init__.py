@@ -5,5 +5,6 @@ from labeldp.torch.augmentation import Augmentation
 from labeldp.torch.byol import BYOL
 from labeldp.torch.learner import TorchLearner
 from labeldp.torch.pretrained import Pretrained
+from labeldp.torch.simclr import SimCLR
 
-__all__ = ["BYOL", "Augmentation", "Pretrained", "TorchLearner", "models"]
+__all__ = ["BYOL", "Augmentation", "Pretrained", "SimCLR", "TorchLearner", "models"]

@@ -3,67 +3,38 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import json
 import math
-import os
-import time
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
-from numpy.typing import NDArray
-from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labeldp import checks
-from labeldp.errors import InvalidArgument, LabelDPError
-from labeldp.features.cache import content_digest
-from labeldp.learning.learner import Watch
-from labeldp.torch import checkpoints
-from labeldp.torch.batches import Batches, as_input, gather, torch_seed
-from labeldp.torch.processes import on_first_process
-from labeldp.torch.schedules import SCHEDULES
+from labeldp.errors import InvalidArgument
+from labeldp.torch.self_supervised import Figures, SelfSupervised, perceptron, spread_of
 from labeldp.torch.views import Views
 
-Images = NDArray[np.uint8]
 
-FORMAT = "labeldp-byol-1"
-"""Changes with anything that changes what given settings learn; caches are keyed by it."""
-TRANSFORM_AT_ONCE = 1000
-HEADS = 0  # the epoch, before the first, whose random numbers the projector and the predictor start from
-
-
-class BYOL:
+class BYOL(SelfSupervised):
     """Learns to predict one view of an image from another, so that what views have in common is what it represents.
 
     The online network, backbone -> projector -> predictor, sees one view and predicts what the target network, backbone ->
     projector, makes of the other one; each view plays both parts. The target learns nothing itself: it is a moving average of
     the online network. Afterwards projector and predictor are thrown away, and `transform` gives what the backbone returns.
 
-    Everything follows from the images, the backbone's weights and the seed: the same call gives the same bits on one machine
-    with one number of threads.
-
     Parameters
     ----------
-    backbone : any module from float32 images in [0, 1], (batch, C, H, W), to one row of numbers per image; maps are flattened.
-        It is copied; its weights are where training starts.
-    epochs, batch_size, learning_rate, weight_decay, momentum : as usual; learning_rate is the schedule's peak. Biases and
-        normalisation are not decayed. BYOL's authors saw it lose with batches of less than 256; where steps are few, more of
-        them may be worth that.
+    backbone, epochs, learning_rate, .. : see `SelfSupervised`. BYOL has LARS, which is for batches of thousands.
+    batch_size : BYOL's authors saw it lose with batches of less than 256; where steps are few, more of them may be worth that.
     projection, hidden : the width of what is predicted, and of the projector's and the predictor's one hidden layer. BYOL has
         4096 hidden units, for a ResNet-50.
     decay : of the target's moving average at the first step; it grows to 1 along a cosine: 1 - (1 - decay) (1 + cos(pi s)) / 2
         when a share s of all steps is done.
-    optimizer : "sgd" (with Nesterov momentum) or "adamw". BYOL has LARS, which is for batches of thousands.
-    schedule : of the learning rate, by name; see `TorchLearner`.
-    views : how views are made of images.
-    seed : of shuffling, views, dropout, projector and predictor; public.
-    fabric : a launched `lightning_fabric.Fabric` for other devices, precisions or several processes; by default one CPU.
-        Batch statistics are each process's own. Tried on CPUs, alone and with two processes. Not tried on a GPU.
+
+    The loss is between 0 and 8. Where it comes to 4 - 4 sqrt(1 - target_spread^2) and stays, the mean is all that is predicted,
+    and views have too little in common for the training so far.
 
     Privacy
     -------
@@ -71,11 +42,15 @@ class BYOL:
 
     Examples
     --------
+    >>> import numpy as np
     >>> images = np.random.default_rng(0).integers(256, size=(20, 1, 8, 8), dtype=np.uint8)
     >>> backbone = nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
     >>> BYOL(backbone, epochs=2, batch_size=10, projection=4, hidden=8).fit(images).transform(images).shape
     (20, 5)
     """
+
+    format = "labeldp-byol-1"
+    figures = ("loss", "spread", "target_spread")
 
     def __init__(
         self,
@@ -95,239 +70,45 @@ class BYOL:
         seed: int = 0,
         fabric: Fabric | None = None,
     ) -> None:
-        if not isinstance(backbone, nn.Module):
-            raise InvalidArgument(f"backbone must be a torch.nn.Module, got {type(backbone).__name__}.")
-        self.backbone = copy.deepcopy(backbone)
-        self.epochs = checks.integer(epochs=epochs, at_least=1)
-        self.batch_size = checks.integer(batch_size=batch_size, at_least=2)
+        super().__init__(
+            backbone,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            schedule=schedule,
+            views=views,
+            seed=seed,
+            fabric=fabric,
+        )
         self.projection = checks.integer(projection=projection, at_least=1)
         self.hidden = checks.integer(hidden=hidden, at_least=1)
-        self.optimizer = checks.one_of(("sgd", "adamw"), optimizer=optimizer)
-        self.schedule = checks.one_of(tuple(SCHEDULES), schedule=schedule)
-        self.seed = checks.integer(seed=seed, at_least=0, at_most=2**63 - 1)
-        self.decay, self.learning_rate = float(decay), float(learning_rate)
-        self.momentum, self.weight_decay = float(momentum), float(weight_decay)
-        if not 0 <= decay <= 1 or not learning_rate > 0 or not 0 <= momentum < 1 or not weight_decay >= 0:
-            raise InvalidArgument(
-                "decay must be in [0, 1], learning_rate > 0, momentum in [0, 1) and weight_decay at least 0; got "
-                f"{decay}, {learning_rate}, {momentum} and {weight_decay}."
-            )
-        if views is not None and not isinstance(views, Views):
-            raise InvalidArgument(f"views must be labeldp.torch.views.Views, got {type(views).__name__}.")
-        self.views = views or Views()
-        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self.module_: nn.Module | None = None
+        self.decay = float(decay)
+        if not 0 <= decay <= 1:
+            raise InvalidArgument(f"decay must be in [0, 1], got {decay}.")
 
-    def description(self) -> dict[str, Any]:
-        """Return all that decides what `fit` learns from given images, as JSON values."""
-        skipped = {"backbone", "views", "fabric", "module_"}
-        return {
-            "extractor": FORMAT,
-            **{name: value for name, value in vars(self).items() if name not in skipped},
-            "views": dataclasses.asdict(self.views),
-            "backbone": repr(self.backbone),
-            "starting_weights": _digest(self.backbone),
-            "processes": self.fabric.world_size,
-            "precision": str(self.fabric.strategy.precision.precision),
-        }
-
-    @property
-    def fingerprint(self) -> str | None:
-        """A digest of the settings and of the learned weights; None until it is fitted."""
-        if self.module_ is None:
-            return None
-        return checkpoints.fingerprint_of(self.description(), self.module_.state_dict().values())
-
-    # ---- training ----------------------------------------------------------------------------------------------------
-
-    def fit(self, images: Images, *, checkpoint: Path | None = None, watch: Watch | None = None) -> Self:
-        """Learn from public images.
-
-        Parameters
-        ----------
-        images : uint8 (n, C, H, W), in memory or memory-mapped.
-        checkpoint : a file to write at epoch ends, and to go on from if it is there: a run that was killed ends with the very
-            weights of one that was not.
-        watch : called at each epoch's end with epoch, epochs, loss, learning_rate, seconds, rows, spread and target_spread;
-            `transform` works there. The loss is between 0 and 8. The spreads are those of representations and of the target's
-            projections, all made as long as 1, over a batch: their standard deviation times the root of their width, between
-            0, when all are the same, and 1, when they point everywhere. Where one falls towards 0, it has collapsed; where the
-            loss comes to 4 - 4 sqrt(1 - target_spread^2) and stays, the mean is all that is predicted, and views have too
-            little in common for the training so far.
-        """
-        images = _checked(images)
-        if len(images) < 2:
-            raise InvalidArgument(f"images must be at least two to learn from, got {len(images)}.")
-        batches = Batches.of(len(images), self.batch_size, self.fabric.world_size)
-        online = self._online(images).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        wrapped, optimizer = self.fabric.setup(online, self._optimizer(online))
-        target = target_of(online)
-        fingerprint = "" if checkpoint is None else self._training(images)
-        state = on_first_process(self.fabric, lambda: checkpoints.read(checkpoint, fingerprint))
-        done = 0
-        if state is not None:
-            online.load_state_dict(state["online"])
-            target.load_state_dict(state["target"])
-            optimizer.load_state_dict(state["optimizer"])
-            done = state["epoch"]
-        self.module_ = online.backbone
-        try:
-            for epoch in range(done + 1, self.epochs + 1):
-                record = self._epoch(epoch, images, batches, wrapped, target, optimizer)
-                if watch is not None:
-                    watch(record)
-                if checkpoint is not None and self.fabric.is_global_zero:
-                    state = {"fingerprint": fingerprint, "epoch": epoch, "optimizer": optimizer.state_dict()}
-                    state |= {"online": online.state_dict(), "target": target.state_dict()}
-                    checkpoints.write(checkpoint, state)
-        except BaseException:
-            self.module_ = None  # half of a training has no fingerprint, so that no cache believes it
-            raise
-        if self.fabric.world_size > 1:  # every process ends with the first one's batch statistics
-            self.module_.load_state_dict(self.fabric.broadcast(self.module_.state_dict()))
-        self.fabric.barrier()
-        return self
-
-    def _training(self, images: Images) -> str:
-        """Tell trainings apart by everything that decides their result."""
-        about = {"shape": images.shape, "sha256": content_digest(images)}
-        return checkpoints.fingerprint_of({"extractor": self.description(), "images": about}, ())
-
-    def _online(self, images: Images) -> Online:
-        """Return the online network before the first step."""
-        width = self._representations(copy.deepcopy(self.backbone), images[:2], torch.device("cpu")).shape[1]
-        with torch.random.fork_rng():
-            torch.manual_seed(torch_seed(self.seed, HEADS, 0))
-            projector = perceptron(width, self.hidden, self.projection)
-            predictor = perceptron(self.projection, self.hidden, self.projection)
+    def _online(self, width: int) -> Online:
+        projector = perceptron(width, self.hidden, self.projection)
+        predictor = perceptron(self.projection, self.hidden, self.projection)
         return Online(copy.deepcopy(self.backbone), projector, predictor)
 
-    def _epoch(
-        self, epoch: int, images: Images, batches: Batches, online: Any, target: nn.Module, optimizer: Any
-    ) -> dict[str, Any]:
-        """Train for one epoch and return its record."""
-        began = time.perf_counter()
-        fabric, schedule = self.fabric, SCHEDULES[self.schedule]
-        totals = torch.zeros(3, device=fabric.device)
-        online.train()
-        with torch.random.fork_rng():
-            torch.manual_seed(torch_seed(self.seed, epoch, fabric.global_rank))
-            for number, rows in enumerate(batches.epoch(self.seed, epoch, fabric.global_rank)):
-                step = (epoch - 1) * batches.steps + number
-                done = step / (self.epochs * batches.steps)
-                for group in optimizer.param_groups:
-                    group["lr"] = self.learning_rate * schedule(done)
-                both = self._both_views(images, rows, epoch)
-                predictions, representations = online(both)
-                with torch.no_grad(), fabric.autocast():
-                    projections = target(both)
-                loss = disagreement(predictions, projections)
-                optimizer.zero_grad()
-                fabric.backward(loss)
-                optimizer.step()
-                follow(target, online.module, decay_at(done, self.decay))
-                totals += torch.stack([loss.detach(), spread_of(representations), spread_of(projections)])
-        means = fabric.all_reduce(totals / batches.steps, reduce_op="mean")
-        assert isinstance(means, Tensor)
-        loss, spread, target_spread = means.tolist()
-        if not math.isfinite(loss):
-            raise LabelDPError(
-                f"the loss became {loss} in epoch {epoch}: lower learning_rate ({self.learning_rate}), and see that the "
-                "backbone normalises what it computes."
-            )
-        return {
-            "epoch": epoch,
-            "epochs": self.epochs,
-            "loss": loss,
-            "learning_rate": optimizer.param_groups[0]["lr"],
-            "seconds": time.perf_counter() - began,
-            "rows": len(images),
-            "spread": spread,
-            "target_spread": target_spread,
-        }
+    def _beside(self, online: nn.Module) -> nn.Module:
+        assert isinstance(online, Online)
+        return target_of(online)
 
-    def _both_views(self, images: Images, rows: NDArray[np.int64], epoch: int) -> Tensor:
-        taken = gather(images, rows, self.fabric.device)
-        return torch.cat([self.views(taken, seed=self.seed, epoch=epoch, rows=rows, view=view) for view in (0, 1)])
+    def _figures(self, online: Any, beside: nn.Module | None, both: Tensor) -> Figures:
+        assert beside is not None
+        predictions, representations = online(both)
+        with torch.no_grad(), self.fabric.autocast():
+            projections = beside(both)
+        loss = disagreement(predictions, projections)
+        return {"loss": loss, "spread": spread_of(representations), "target_spread": spread_of(projections)}
 
-    def _optimizer(self, online: nn.Module) -> torch.optim.Optimizer:
-        learned = [parameter for parameter in online.parameters() if parameter.requires_grad]
-        groups: list[dict[str, Any]] = [
-            {"params": [parameter for parameter in learned if parameter.ndim > 1], "weight_decay": self.weight_decay},
-            {"params": [parameter for parameter in learned if parameter.ndim <= 1], "weight_decay": 0.0},
-        ]
-        if self.optimizer == "adamw":
-            return torch.optim.AdamW(groups, lr=self.learning_rate)
-        return torch.optim.SGD(groups, lr=self.learning_rate, momentum=self.momentum, nesterov=self.momentum > 0)
-
-    # ---- the fitted representation -----------------------------------------------------------------------------------
-
-    def transform(self, images: Images) -> NDArray[np.float32]:
-        """Return the backbone's representations of images, float32 (n, d).
-
-        A row depends on its own image alone, but for last bits.
-
-        Parameters
-        ----------
-        images : uint8 (n, C, H, W), in memory or memory-mapped; read in small batches.
-        """
-        return self._representations(self._fitted(), _checked(images), self.fabric.device)
-
-    def _representations(self, backbone: nn.Module, images: Images, device: torch.device) -> NDArray[np.float32]:
-        training = backbone.training
-        backbone.eval()
-        parts = []
-        try:
-            with torch.inference_mode():
-                for at in range(0, max(len(images), 1), TRANSFORM_AT_ONCE):
-                    some = as_input(gather(images, slice(at, at + TRANSFORM_AT_ONCE), device))
-                    parts.append(backbone(some).flatten(1).float().cpu().numpy())
-        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
-            raise InvalidArgument(
-                f"the backbone must turn images of shape {images.shape[1:]} into one row of numbers each, and cannot: "
-                f"{type(error).__name__}: {error}"
-            ) from None
-        finally:
-            backbone.train(training)
-        found = np.concatenate(parts)
-        if len(found) != len(images) or not np.isfinite(found).all():
-            raise InvalidArgument(
-                f"the backbone must return one row of finite numbers per image; it returned shape {found.shape} for "
-                f"{len(images)} images{'' if np.isfinite(found).all() else ', not all of it finite'}."
-            )
-        return found
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the backbone's weights as safetensors, with the description beside them."""
-        checkpoints.save_weights(path, self._fitted(), self.description())
-
-    def load(self, path: str | os.PathLike[str]) -> Self:
-        """Take over what a BYOL of the same description saved."""
-        module = copy.deepcopy(self.backbone)
-        try:
-            with safe_open(path, framework="pt") as file:
-                description = json.loads((file.metadata() or {})["description"])
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-        except FileNotFoundError:
-            raise InvalidArgument(f"there is no file {path}.") from None
-        except Exception as error:  # the format's own error derives from nothing narrower
-            raise InvalidArgument(f"{path} does not hold a saved BYOL ({type(error).__name__}).") from None
-        if description != self.description():
-            raise InvalidArgument(
-                f"{path} holds a BYOL of other settings: {_differences(description, self.description())}"
-            )
-        try:
-            module.load_state_dict(weights)
-        except RuntimeError:
-            raise InvalidArgument(f"{path} is damaged: it does not hold this backbone's weights.") from None
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.module_ = module.to(self.fabric.device)
-        return self
-
-    def _fitted(self) -> nn.Module:
-        if self.module_ is None:
-            raise InvalidArgument("this BYOL has learned nothing yet: call fit, or load a saved file.")
-        return self.module_
+    def _step_ended(self, online: nn.Module, beside: nn.Module | None, done: float) -> None:
+        assert isinstance(online, Online) and beside is not None
+        follow(beside, online, decay_at(done, self.decay))
 
 
 # ---- the two networks ----------------------------------------------------------------------------------------------------
@@ -344,13 +125,6 @@ class Online(nn.Module):
         """Return predictions, and the representations that they come from."""
         representations = self.backbone(views).flatten(1)
         return self.predictor(self.projector(representations)), representations.detach()
-
-
-def perceptron(c_in: int, hidden: int, c_out: int) -> nn.Module:
-    """Return BYOL's head: one hidden layer with batch statistics, without which it would learn next to nothing."""
-    return nn.Sequential(
-        nn.Linear(c_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, c_out)
-    )
 
 
 def target_of(online: Online) -> nn.Module:
@@ -381,32 +155,3 @@ def disagreement(predictions: Tensor, projections: Tensor) -> Tensor:
     other = projections.roll(len(projections) // 2, dims=0)
     cosines = functional.cosine_similarity(predictions.float(), other.float(), dim=1)
     return 2 * (2 - 2 * cosines).mean()
-
-
-def spread_of(representations: Tensor) -> Tensor:
-    """Return the standard deviation of representations of length 1, times the root of their width."""
-    unit = functional.normalize(representations.float(), dim=1)
-    return unit.var(dim=0, unbiased=False).sum().sqrt()
-
-
-# ---- what goes in, and what is said ------------------------------------------------------------------------------------
-
-
-def _checked(images: Any) -> Images:
-    images = checks.array(images=images)
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise InvalidArgument(
-            "images must be uint8, levels 0 to 255, of shape (n, channels, height, width), got dtype "
-            f"{images.dtype}, shape {images.shape}. Grey images without a channel axis need one: images[:, None]."
-        )
-    return images
-
-
-def _digest(module: nn.Module) -> str:
-    return checkpoints.fingerprint_of({}, module.state_dict().values())
-
-
-def _differences(theirs: Any, ours: dict[str, Any]) -> str:
-    theirs = theirs if isinstance(theirs, dict) else {}
-    names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
-    return f"{', '.join(names)} differ."
