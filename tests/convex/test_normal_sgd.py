@@ -343,6 +343,25 @@ def test_a_basis_is_orthonormal_and_leaves_out_directions_that_are_not_there():
     assert (basis[2] == 0).all() and (coordinates[2] == 0).all()
 
 
+@pytest.mark.parametrize("pattern", [(1, -2, 1), (1, 0, -1), (-1, 3, -3, 1), (1, -1, -1, 1), None], ids=str)
+def test_a_basis_and_its_coordinates_keep_their_signs_whatever_lapack_prefers(pattern, monkeypatch):
+    """Another LAPACK: any eigenvector may have the other sign, and all have other last bits."""
+    rng, eigh = np.random.default_rng(0), np.linalg.eigh
+    vectors = rng.normal(size=(200, 4, 5))
+    if pattern is not None:
+        vectors = np.array(pattern)[:, None] * vectors[:, :1]
+    vectors -= vectors.mean(axis=1, keepdims=True)
+
+    def another(matrices):
+        values, u = eigh(matrices)
+        return values, u * rng.choice([-1, 1], size=(len(u), 1, u.shape[2])) + 1e-13 * rng.normal(size=u.shape)
+
+    basis, coordinates = orthonormal(vectors, vectors.shape[1] - 1)
+    monkeypatch.setattr(np.linalg, "eigh", another)
+    found = orthonormal(vectors, vectors.shape[1] - 1)
+    assert found[0] == pytest.approx(basis, abs=1e-9) and found[1] == pytest.approx(coordinates, abs=1e-9)
+
+
 @given(seed=st.integers(0, 2**32), scale=st.integers(-320, 0), spread=st.integers(0, 12), rank=st.integers(1, 5))
 @example(seed=1, scale=-161, spread=0, rank=5)
 @example(seed=1, scale=-162, spread=0, rank=5)

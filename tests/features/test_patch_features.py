@@ -88,6 +88,30 @@ def test_constant_images_give_finite_features_and_no_rounding_is_enlarged(images
     assert np.isfinite(fitted(flat).transform(images)).all()
 
 
+@pytest.mark.parametrize(
+    ("side", "settings"), [(12, {}), (12, {"floor": 1e6}), (8, {"patch": 6, "centroids": 9})], ids=str
+)
+def test_copies_of_one_textured_image_have_features_next_to_0(side, settings):
+    """Patches lie on centroids, where rounding of distances is largest: it used to be enlarged to features above 20."""
+    image = np.random.default_rng(0).integers(256, size=(1, 1, side, side), dtype=np.uint8)
+    copies = np.repeat(image, 600, axis=0)
+    features = PatchFeatures(**{"patch": 6, "centroids": 50, "pool": 3} | settings).fit_transform(copies)
+    assert np.abs(features).max() < 1e-2
+
+
+def test_flat_images_of_all_levels_have_features_next_to_0():
+    levels = np.arange(256, dtype=np.uint8)[:, None, None, None]
+    flat = np.broadcast_to(levels, (256, 1, 9, 8))
+    assert np.abs(fitted(flat).transform(flat)).max() < 1e-6
+
+
+@pytest.mark.parametrize("floor", [10, 1e6])
+def test_images_of_next_to_no_contrast_are_enlarged_to_spread_1_all_the_same(floor):
+    faint = np.random.default_rng(0).integers(4, size=(300, 1, 12, 12), dtype=np.uint8)
+    features = PatchFeatures(patch=6, centroids=50, pool=3, floor=floor).fit_transform(faint)
+    np.testing.assert_allclose(features.std(axis=0), 1, atol=1e-3)
+
+
 # ---------------------------------------------------------------- the same every time
 
 

@@ -78,7 +78,8 @@ class OneTable(Span):
     """Softmax and logistic: a row's centred gradients are its x times slopes that depend on neither row nor w.
 
     Stretched to the full norm, all rows have the same table, so that its exact largest distance is the sensitivity. Answers
-    do not depend on w: they are asked for many steps at a time.
+    do not depend on w: they are asked for many steps at a time. The basis is as the SVD gives it: softmax's singular values
+    are all equal, and another LAPACK may choose another table.
     """
 
     loss: LinearLoss
@@ -180,16 +181,25 @@ def orthonormal(vectors: Floats, dimension: int) -> tuple[Floats, Floats]:
 
     With V V^T = U S^2 U^T the basis is U^T V / S and the coordinates are U S. Where there are fewer than r directions the
     rest of both is 0. A basis vector is a combination of the given ones: none can leave their span.
+
+    Its signs do not depend on the processor. Last bits may, and where values of S are equal, the whole choice of U for them.
     """
     squares, u = np.linalg.eigh(vectors @ vectors.swapaxes(1, 2))
     s = np.sqrt(np.maximum(squares[:, ::-1][:, :dimension], 0.0))  # the largest first
-    u = u[:, :, ::-1][:, :, :dimension]
-    u = (
-        np.where(np.arange(u.shape[1]) @ u < 0, -1, 1)[:, None] * u
-    )  # either sign would do: all processors take the same
+    u = _signed(u[:, :, ::-1][:, :, :dimension])
     counts = s > np.maximum(NEGLIGIBLE * s[:, :1], TINY)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=counts)
     return inverse[:, :, None] * (u.swapaxes(1, 2) @ vectors), u * np.where(counts, s, 0.0)[:, None]
+
+
+def _signed(u: Floats) -> Floats:
+    """Return stacked columns, of the two signs that would do for each the one that LAPACK has no say in.
+
+    No column of algebraic numbers other than 0 is orthogonal to cosines of whole numbers (Lindemann and Weierstrass), so that
+    rounding does not decide for (1, -2, 1), as it would with weights 0, 1, 2.
+    """
+    weights = -np.cos(np.arange(u.shape[1]))
+    return np.where(weights @ u < 0, -1, 1)[:, None] * u
 
 
 def _widths(gram: Floats) -> Floats:

@@ -29,8 +29,13 @@ STANDARDISED_ON = 4_096
 """Images whose features' mean and spread stand for those of all."""
 SMALLEST_SPREAD = 0.05
 """No feature is enlarged by more than 1 / this of what the most variable one is: in new images it may wake up."""
-ROUNDING = 1e-6
-"""No more than what single precision may make of distances that are all alike, which is not enlarged at all."""
+ROUNDING = 2e-4
+"""Of the largest mean: a spread that single precision may make of images that are all alike, which is not enlarged at all.
+
+Measured: at most 1.8e-4, where each patch is a centroid and a region of its own; one level of noise on texture makes more.
+"""
+FLAT = 1e-6
+"""A spread that single precision may make of flat images, whose features are all 0 and have no mean to compare with."""
 
 LARGEST_FLOOR = 1e6
 SETTINGS = ("patch", "centroids", "pool", "rounds", "sample", "floor", "seed")
@@ -263,9 +268,7 @@ class PatchFeatures:
         raw = np.empty((len(chosen), responses.n_features), np.float32)
         responses.into(raw, images[chosen], np.zeros(1, np.float32), np.ones(1, np.float32))
         mean, spread = raw.mean(axis=0, dtype=np.float64), raw.std(axis=0, dtype=np.float64)
-        widest = float(spread.max())
-        spread = np.maximum(spread, SMALLEST_SPREAD * widest) if widest > ROUNDING else np.ones_like(spread)
-        return mean.astype(np.float32), spread.astype(np.float32)
+        return mean.astype(np.float32), _divisors(mean, spread).astype(np.float32)
 
     def _responses(self, images: Images, whitening: Floats, centroids: Floats, *, mirror: bool = False) -> Responses:
         channels, height, width = images.shape[1:]
@@ -279,6 +282,14 @@ class PatchFeatures:
             floor=self.floor,
             mirror=mirror,
         )
+
+
+def _divisors(mean: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what features are divided by: their spread, but for what is too little of it, or none at all."""
+    widest = spread.max()
+    if widest <= max(FLAT, ROUNDING * mean.max()):
+        return np.ones_like(spread)
+    return np.maximum(spread, SMALLEST_SPREAD * widest)
 
 
 def normalised(patches: Floats, floor: float) -> Floats:
