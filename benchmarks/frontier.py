@@ -34,6 +34,8 @@ from labeldp.files import renamed_when_whole
 from labeldp.learning import Beliefs, ClusterPrior, Lesson, Pupil, together
 from labeldp.learning.student import TEACHERS_SHARE
 from labeldp.priors import Clusters
+from labeldp.runs import specs
+from labeldp.runs.inputs import extractor_of
 from labeldp.torch import Augmentation, TorchLearner, models
 from labeldp.vault import Release
 from page import rewrite
@@ -44,6 +46,8 @@ RESULTS = HERE / "results" / "frontier.json"
 PAGE = HERE.parent / "docs" / "frontier.md"
 HELD, HELD_EPSILON = 10_000, "4"
 FLOORS = {"fashion-mnist": 10.0, "mnist": 6500.0, "cifar-10": 10.0}
+SIMCLR = "simclr:backbone=whitened-conv,epochs=20,flip=%s,precision=bfloat16"
+"""`labeldp features --data cifar-10 --features ..` computes them beforehand, and shows how far it is."""
 SHARES = (0.0, 0.25, 0.5)
 """Of the teacher, in what it and its student say together."""
 Record = dict[str, Any]
@@ -61,6 +65,8 @@ class Teacher:
     """0 for no patches: the model reads pixels."""
     mirror: bool = False
     """Features are means over an image and its mirror image."""
+    simclr: str = ""
+    """What SimCLR's features are for: "clusters" that are counted in, or "both", these and the model, beside its patches."""
     counts: float = 0.0
     """The share of epsilon that buys counts of clusters."""
     rows_by_epsilon: int = 20
@@ -70,15 +76,20 @@ class Teacher:
     helper: Student | None = None
     """Who is taught after the second stage, helps to ask the third, and goes on learning after it: its only student."""
 
-    def fit(self, inputs: Inputs, epsilon: str, draw: int, *, name: str) -> ldp.MultiStage:
+    def reads(self, inputs: Inputs) -> np.ndarray:
         X = inputs.features(self.centroids, mirror=self.mirror)
+        return np.concatenate([X, inputs.simclr()], axis=1) if self.simclr == "both" else X
+
+    def fit(self, inputs: Inputs, epsilon: str, draw: int, *, name: str) -> ldp.MultiStage:
+        X = self.reads(inputs)
         module = models.build("linear", {"kind": "vector", "size": X.shape[1]}, inputs.n_classes, seed=draw)
         how = {"epochs": 8, "batch_size": 512, "learning_rate": 2e-3, "optimizer": "adam", "seed": draw}
         learner = TorchLearner(module, loss=self.loss, weight_decay=self.weight_decay, **how)
         how = {"stages": len(self.split), "split": self.split or None, "mechanism": self.mechanism}
         if self.counts:
             of_counts = Fraction(epsilon) * Fraction(str(self.counts))
-            clusters = Clusters.of(X, count=int(len(inputs.train) * of_counts / self.rows_by_epsilon))
+            clustered = inputs.simclr() if self.simclr else X
+            clusters = Clusters.of(clustered, count=int(len(inputs.train) * of_counts / self.rows_by_epsilon))
             how |= {"clusters": ClusterPrior(clusters, of_counts), "bag_rounds": 0 if self.split else self.bag_rounds}
         if self.helper is not None:
             learner_of = self.helper.learner(inputs, draw)
@@ -199,6 +210,15 @@ TEACHERS = {
     "counts of clusters (curator)": COUNTS,
     "counts, weight decay 1e-3 (curator)": replace(COUNTS, weight_decay=1e-3),
     "counts, weight decay 1e-3, mirrored patches (curator)": replace(COUNTS, weight_decay=1e-3, mirror=True),
+    "counts of SimCLR's clusters, weight decay 1e-3, mirrored patches (curator)": replace(
+        COUNTS, weight_decay=1e-3, mirror=True, simclr="clusters"
+    ),
+    "counts of SimCLR's clusters, weight decay 1e-3, mirrored patches and SimCLR (curator)": replace(
+        COUNTS, weight_decay=1e-3, mirror=True, simclr="both"
+    ),
+    "three stages, weight decay 6e-3, mirrored patches and SimCLR": Teacher(
+        weight_decay=6e-3, mirror=True, simclr="both"
+    ),
     "counts, weight decay 1e-3, no rounds on their likelihood (curator)": replace(
         COUNTS, weight_decay=1e-3, bag_rounds=0
     ),
@@ -268,6 +288,9 @@ WITH_STUDENTS = (
     "three stages, weight decay 6e-3, mirrored patches",
     "three stages, weight decay 6e-3, mirrored patches, a student helps to ask the third",
     "counts, weight decay 1e-3, mirrored patches (curator)",
+    "counts of SimCLR's clusters, weight decay 1e-3, mirrored patches (curator)",
+    "counts of SimCLR's clusters, weight decay 1e-3, mirrored patches and SimCLR (curator)",
+    "three stages, weight decay 6e-3, mirrored patches and SimCLR",
     "a twentieth on counts, then groups in three stages (curator)",
     "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)",
 )
@@ -281,6 +304,7 @@ class Inputs:
     data_dir: Path | None
     cache: Path
     _features: dict[tuple[int, bool], np.ndarray] = field(default_factory=dict)
+    _simclr: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         self.data = ldp.datasets.load(self.name, data_dir=self.data_dir)
@@ -311,6 +335,14 @@ class Inputs:
             read = self._pixels() if extractor is None else np.array(cached(self.data.X, extractor, self.cache))
             self._features[centroids, mirror] = read
         return self._features[centroids, mirror]
+
+    def simclr(self) -> np.ndarray:
+        if self._simclr is None:
+            extractor = extractor_of(
+                specs.parse(SIMCLR % ("false" if self.name == "mnist" else "true")), self.data.inputs
+            )
+            self._simclr = np.array(cached(self.data.X, extractor, self.cache))
+        return self._simclr
 
     def _pixels(self) -> np.ndarray:
         """Return the pixels, of mean 0 each, and of variance 1 all together."""
@@ -345,7 +377,7 @@ def studied(inputs: Inputs, epsilon: str, draw: int, done: set[tuple[Any, ...]],
 def _taught(inputs: Inputs, epsilon: str, draw: int, name: str, idea: Teacher, students: Sequence[str]) -> Any:
     began = time.perf_counter()
     teacher = idea.fit(inputs, epsilon, draw, name=name)
-    X = inputs.features(idea.centroids, mirror=idea.mirror)
+    X = idea.reads(inputs)
     taught = teacher.predict_proba(X[inputs.held])
     about = {"dataset": inputs.name, "epsilon": epsilon, "draw": draw, "teacher": name, "hold_out": inputs.hold_out_id}
     answers = teacher.releases_[0] if teacher.releases_ else teacher.counts_
