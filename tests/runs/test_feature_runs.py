@@ -13,6 +13,7 @@ from labeldp import datasets, runs
 from labeldp.errors import InvalidArgument
 from labeldp.features import PatchFeatures
 from labeldp.runs import RunFolder, inputs, specs
+from labeldp.torch import SimCLR as Contrastive
 from labeldp.torch import pretrained
 
 PATCHES = "patches:patch=3,centroids=8,pool=2,sample=500"
@@ -59,7 +60,14 @@ def test_joined_features_are_those_that_are_computed_and_nothing_else_has_a_plus
     )
     assert specs.parse("patches:floor=1e+3").settings == {"floor": 1000.0}
     assert specs.parse("arrays:a+b.npy").names == ("a+b.npy",)
-    for text in ("patches + arrays:a.npy", "patches + ", "patches + simclr:decay=0.9"):
+    assert specs.parse("patches:floor=1e+3 + simclr").parts[0].settings == {"floor": 1000.0}
+    for text in (
+        "patches + arrays:a.npy",
+        "patches + ",
+        "patches + simclr:decay=0.9",
+        "patches + byol",
+        "byol + patches",
+    ):
         with pytest.raises(InvalidArgument):
             specs.parse(text)
 
@@ -310,13 +318,21 @@ def test_what_simclr_learned_has_columns_of_about_one_size(tmp_path):
 def test_joined_features_stand_side_by_side_and_each_is_computed_once(on_patches, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     parts = [inputs.public(DIGITS, spec, cache=cache) for spec in (PATCHES, SIMCLR)]
-    monkeypatch.setattr(PatchFeatures, "fit", lambda *_: pytest.fail("fitted again"))
+    for extractor in (PatchFeatures, Contrastive):
+        monkeypatch.setattr(extractor, "fit", lambda *_, **__: pytest.fail("fitted again"))
     joined = inputs.public(DIGITS, f"{PATCHES} + {SIMCLR}", cache=cache)
     np.testing.assert_array_equal(joined.data.X, np.concatenate([part.data.X for part in parts], axis=1))
     np.testing.assert_array_equal(joined.data.X_test, np.concatenate([part.data.X_test for part in parts], axis=1))
     run = runs.train(on_patches.changed({"features": f"{PATCHES} + {SIMCLR}"}), tmp_path / "run", cache=cache)
     shutil.rmtree(cache)
-    assert runs.load(run.path).predict_proba(DIGITS.X_test).shape == (360, 10)
+    right = runs.load(run.path).predict(DIGITS.X_test) == datasets.load("digits").test_labels
+    *_, tested = (record for record in run.records() if record["kind"] == "test")
+    assert right.mean() == pytest.approx(tested["accuracy"])
+    extractor_of_others = inputs.extractor_of(specs.parse(f"{PATCHES} + {SIMCLR}"), DIGITS.inputs)
+    monkeypatch.undo()
+    extractor_of_others.fit(DIGITS.X_test).save(run.path / "extractor.zip")
+    with pytest.raises(InvalidArgument, match=r"extractor\.zip is not what made the features"):
+        runs.load(run.path)
 
 
 def test_clusters_of_one_representation_go_with_a_model_of_another(on_patches, tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,13 +21,16 @@ from labeldp.features.extractor import Extractor
 from labeldp.files import renamed_when_whole
 
 FORMAT = "labeldp-joined-1"
+DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, OSError, EOFError, NotImplementedError, RuntimeError)
+"""What reading a file can end in that is no whole archive."""
 
 
 @dataclass(frozen=True, eq=False)
 class Joined:
     """The features of several extractors of the same inputs, one after the other in each row.
 
-    Their columns should be of about the same size, as those of patches and of SimCLR are.
+    Their columns should be of about the same size, as those of patches are, and of SimCLR where its backbone ends in a norm
+    (`labeldp train --features` sees to that): a model's weight decay is one for all.
 
     Privacy
     -------
@@ -77,15 +82,21 @@ class Joined:
                 whole.write(Path(folder) / str(number), str(number))
 
     def load(self, path: str | os.PathLike[str]) -> Self:
-        """Take over what extractors of the same descriptions saved."""
+        """Take over what extractors of the same descriptions saved, all or nothing."""
+        try:
+            with zipfile.ZipFile(path) as whole:
+                saved = [whole.read(str(number)) for number in range(len(self.parts))]
+        except FileNotFoundError:
+            raise InvalidArgument(f"there is no file {path}.") from None
+        except DAMAGED:
+            raise InvalidArgument(f"{path} does not hold {len(self.parts)} saved extractors.") from None
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                with zipfile.ZipFile(path) as whole:
-                    files = [Path(whole.extract(str(number), folder)) for number in range(len(self.parts))]
-            except FileNotFoundError:
-                raise InvalidArgument(f"there is no file {path}.") from None
-            except (zipfile.BadZipFile, KeyError, OSError, EOFError):
-                raise InvalidArgument(f"{path} does not hold {len(self.parts)} saved extractors.") from None
-            for part, file in zip(self.parts, files, strict=True):
-                part.load(file)
+            for parts in ([copy.copy(part) for part in self.parts], self.parts):
+                for number, (part, content) in enumerate(zip(parts, saved, strict=True)):
+                    file = Path(folder) / str(number)
+                    file.write_bytes(content)
+                    try:
+                        part.load(file)
+                    except InvalidArgument as error:
+                        raise InvalidArgument(str(error).replace(str(file), f"part {number} of {path}")) from None
         return self

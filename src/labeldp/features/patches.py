@@ -22,17 +22,22 @@ from labeldp.features.responses import Floats, Images, Responses
 from labeldp.files import renamed_when_whole
 
 FORMAT = "labeldp-patches-2"
-"""Changes with anything that changes the features of given settings; caches are keyed by it."""
+"""Changes with anything that changes the features of given settings; caches are keyed by it.
+
+It did not when images that are all alike were no longer told apart by their rounding, which had depended on the processor.
+"""
 EIGENVALUE_FLOOR = 0.1
 """Added to the variances that whitening makes equal: directions of next to no variance are mostly noise."""
 STANDARDISED_ON = 4_096
 """Images whose features' mean and spread stand for those of all."""
 SMALLEST_SPREAD = 0.05
 """No feature is enlarged by more than 1 / this of what the most variable one is: in new images it may wake up."""
-ROUNDING = 2e-4
+ROUNDING = 5e-4
 """Of the largest mean: a spread that single precision may make of images that are all alike, which is not enlarged at all.
 
-Measured: at most 1.8e-4, where each patch is a centroid and a region of its own; one level of noise on texture makes more.
+Found: at most 2.6e-4, of copies of one noisy image whose patches are nearly as large as it is, by OpenBLAS's kernel for
+AVX-512. An object of 3 x 3 pixels that comes and goes makes more in images of 96 x 96; single levels of noise, averaged over
+so many, make less.
 """
 FLAT = 1e-6
 """A spread that single precision may make of flat images, whose features are all 0 and have no mean to compare with."""

@@ -30,7 +30,7 @@ ENVIRONMENT = "LABELDP_CACHE"
 CACHE = "~/.cache/labeldp/features"
 BACKBONE = "small-conv"
 PRECISIONS: dict[str, Any] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
-"""Of training, in Fabric's words. Features are float32, whatever they were learned in, so that any processor has the same."""
+"""Of learning, in Fabric's words; features are computed in float32. Processors round differently, in bfloat16 more."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def extracted(
     Joined ones are kept part by part, so that each is computed once, whatever it stands beside, and are put together in memory.
     """
     if isinstance(extractor, Joined):
-        texts = [text.strip() for text in features.split("+")]
+        texts = specs.joined(features)
         found = [
             extracted(data, part, text, cache=cache, watch=watch, once=once)
             for part, text in zip(extractor.parts, texts, strict=True)
@@ -235,9 +235,10 @@ def _fabric(precision: str) -> Any:
     log = logging.getLogger("lightning_fabric")
     level = log.level
     log.setLevel(logging.WARNING)  # it would say of bfloat16 that it uses it
-    fabric = Fabric(accelerator="cpu", devices=1, precision=PRECISIONS[precision])
-    log.setLevel(level)
-    return fabric
+    try:
+        return Fabric(accelerator="cpu", devices=1, precision=PRECISIONS[precision])
+    finally:
+        log.setLevel(level)
 
 
 class Watched:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +44,8 @@ EXAMPLES = {
     "pretrained": "pretrained:vit-small-16,weights.pth",
     "arrays": "arrays:TRAIN.npy,TEST.npy",
 }
-JOINABLE = ("patches", "byol", "simclr")
-"""What may stand side by side: "patches:mirror=true + simclr:epochs=20"."""
+JOINABLE = ("patches", "simclr")
+"""What may stand side by side, "patches:mirror=true + simclr:epochs=20": their columns are of about the same size."""
 NAMED = {"pretrained": (2, 2), "arrays": (1, 2)}
 """How many names stand before the settings, at least and at most."""
 EXTRACTOR_FILES = {
@@ -93,8 +94,8 @@ def parse(text: str, *, name: str = "features") -> Spec:
     >>> [part.kind for part in parse("patches + simclr:epochs=20").parts]
     ['patches', 'simclr']
     """
-    pieces = [piece.strip() for piece in text.split("+")]
-    if len(pieces) > 1 and all(piece.partition(":")[0] in JOINABLE for piece in pieces):
+    pieces = joined(text)
+    if len(pieces) > 1 and pieces[0].partition(":")[0] in JOINABLE:
         return Spec("joined", (), {}, tuple(parse(piece, name=name) for piece in pieces))
     kind, _, rest = text.strip().partition(":")
     if kind not in SETTINGS:
@@ -112,6 +113,15 @@ def parse(text: str, *, name: str = "features") -> Spec:
     if len(dict(settings)) < len(settings):
         raise InvalidArgument(f"{name} must say each setting once, got {text[:80]!r}.")
     return Spec(kind, tuple(names), dict(settings))
+
+
+def joined(text: str) -> list[str]:
+    """Return the specs that stand side by side in one. Other pluses are part of a name or of a number.
+
+    >>> joined("patches:floor=1e+3 + simclr")
+    ['patches:floor=1e+3', 'simclr']
+    """
+    return [piece.strip() for piece in re.split(rf"\+(?=\s*(?:{'|'.join(JOINABLE)})\s*(?:[:+]|$))", text)]
 
 
 def placed(text: str) -> str:

@@ -70,6 +70,7 @@ class Whitening(nn.Module):
 class QuickNorm(nn.Module):
     """Batch norm without weights, whose biases learn faster than others: a step of sgd takes them `BIAS_SPEED` times as far.
 
+    What rounding alone makes of a channel is enlarged too, such as where grey images are stored in three colours; as published.
     The bias is a parameter times the root of that: its gradient is so much larger, and so is what its step does.
     """
 
