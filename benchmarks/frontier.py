@@ -219,6 +219,9 @@ TEACHERS = {
     "three stages, weight decay 6e-3, mirrored patches and SimCLR": Teacher(
         weight_decay=6e-3, mirror=True, simclr="both"
     ),
+    "three stages, weight decay 6e-3, mirrored patches and SimCLR, a student helps to ask the third": Teacher(
+        weight_decay=6e-3, mirror=True, simclr="both", helper=HELPER
+    ),
     "counts, weight decay 1e-3, no rounds on their likelihood (curator)": replace(
         COUNTS, weight_decay=1e-3, bag_rounds=0
     ),
@@ -291,6 +294,7 @@ WITH_STUDENTS = (
     "counts of SimCLR's clusters, weight decay 1e-3, mirrored patches (curator)",
     "counts of SimCLR's clusters, weight decay 1e-3, mirrored patches and SimCLR (curator)",
     "three stages, weight decay 6e-3, mirrored patches and SimCLR",
+    "three stages, weight decay 6e-3, mirrored patches and SimCLR, a student helps to ask the third",
     "a twentieth on counts, then groups in three stages (curator)",
     "a twentieth on counts, then groups in three stages, weight decay 6e-3 (curator)",
 )
