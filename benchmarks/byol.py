@@ -7,8 +7,8 @@ more than 2 points above the untrained network, with the same k.
 
 NOT PRIVATE: an evaluation on published labels. The true labels of CIFAR-10 grade representations here. BYOL never sees them.
 
-The settings were chosen by the same figure on training rows that were split off; the test images are looked at once, at the
-end. A stopped run is gone on with: each epoch leaves a checkpoint in --runs. Progress goes to stderr, JSON to
+Learning rate and weight decay were chosen by the same figure on training rows that were split off; the test images are looked
+at once, at the end. A stopped run is gone on with: each epoch leaves a checkpoint in --runs. Progress goes to stderr, JSON to
 benchmarks/results/byol.json.
 """
 
