@@ -70,6 +70,12 @@ def test_joined_features_are_those_that_are_computed_and_nothing_else_has_a_plus
     ):
         with pytest.raises(InvalidArgument):
             specs.parse(text)
+    for text, says in [
+        ("patches:patch=3 + byol:epochs=2", r"only patches and simclr can be joined by \+"),
+        ("patches + simcl:epochs=2", "got 'simcl:epochs=2'. Did you mean 'simclr'?"),
+    ]:
+        with pytest.raises(InvalidArgument, match=says):
+            specs.parse(text)
 
 
 def test_files_of_a_spec_are_found_from_anywhere_once_they_are_placed(tmp_path, monkeypatch):

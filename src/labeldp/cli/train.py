@@ -105,7 +105,8 @@ class TrainCommand(click.Command):
 @click.option(
     "--features",
     metavar="SPEC",
-    help=f"The model reads these features of the inputs instead: {features_words}, or your own, arrays:TRAIN.npy,TEST.npy.",
+    help=f"The model reads these features of the inputs instead: {features_words}, 'patches + simclr:..' joined, or your own, "
+    "arrays:TRAIN.npy,TEST.npy.",
 )
 @click.option("--epsilon", type=EpsilonText(), help="What each label may spend.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,25 @@ def _about(run: Run) -> str:
     taught = f" and a student {student['model']}" if "model" in student else ""
     parts = [f"{data}{first}" if data else "", f"model {model}{taught}" if isinstance(model, str) else ""]
     features = run.recipe.get("features")
-    parts.insert(1, f"features {str(features).partition(':')[0]}" if features else "")
+    parts.insert(1, f"features {_kinds(str(features))}" if features else "")
     stages = max([stage.stages or stage.stage for stage in run.responses], default=0)
     parts.append(f"{stages} {'stage' if stages == 1 else 'stages'} of training" if stages else "")
     if run.counts is not None:
         parts.append("after counts of clusters" if stages else "trained on counts of clusters")
     said = ", ".join(filter(None, parts))
     return f"{said[0].upper()}{said[1:]}. Features are public, labels are not." if said else ""
+
+
+def _kinds(features: str) -> str:
+    """Return what kinds of features these are, without settings and names of files.
+
+    >>> _kinds("patches:floor=1e+3 + simclr:epochs=20")
+    'patches and simclr'
+    >>> _kinds("arrays:a + b.npy")
+    'arrays'
+    """
+    kinds = re.findall(r"(?:^|\+)\s*([a-z]+)", features)
+    return kinds[0] if kinds[0] in {"arrays", "pretrained"} else " and ".join(kinds)
 
 
 def _summary(run: Run) -> str:

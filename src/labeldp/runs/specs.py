@@ -94,9 +94,11 @@ def parse(text: str, *, name: str = "features") -> Spec:
     >>> [part.kind for part in parse("patches + simclr:epochs=20").parts]
     ['patches', 'simclr']
     """
-    pieces = joined(text)
-    if len(pieces) > 1 and pieces[0].partition(":")[0] in JOINABLE:
-        return Spec("joined", (), {}, tuple(parse(piece, name=name) for piece in pieces))
+    if len(pieces := joined(text)) > 1:
+        parts = tuple(parse(piece, name=name) for piece in pieces)
+        if not all(part.kind in JOINABLE for part in parts):
+            raise InvalidArgument(f"of {name}, only {' and '.join(JOINABLE)} can be joined by +, got {text[:80]!r}.")
+        return Spec("joined", (), {}, parts)
     kind, _, rest = text.strip().partition(":")
     if kind not in SETTINGS:
         close = difflib.get_close_matches(kind.lower(), SETTINGS, n=1, cutoff=0.6)
@@ -116,12 +118,14 @@ def parse(text: str, *, name: str = "features") -> Spec:
 
 
 def joined(text: str) -> list[str]:
-    """Return the specs that stand side by side in one. Other pluses are part of a name or of a number.
+    """Return the specs that stand side by side in one. Pluses in numbers, and in names of files, join nothing.
 
     >>> joined("patches:floor=1e+3 + simclr")
     ['patches:floor=1e+3', 'simclr']
     """
-    return [piece.strip() for piece in re.split(rf"\+(?=\s*(?:{'|'.join(JOINABLE)})\s*(?:[:+]|$))", text)]
+    if text.strip().partition(":")[0] in NAMED:
+        return [text]
+    return [piece.strip() for piece in re.split(r"\+(?=\s*[a-z])", text)]
 
 
 def placed(text: str) -> str:
