@@ -96,7 +96,7 @@ def test_a_file_whose_second_part_is_another_changes_nothing(tmp_path):
     Joined((patches(3), patches(5))).fit(pictures(seed=1)).save(tmp_path / "other")
     both = joined().fit(pictures())
     before = both.fingerprint
-    with pytest.raises(InvalidArgument, match=f"part 1 of {tmp_path}/other holds features of other settings"):
+    with pytest.raises(InvalidArgument, match=f"{tmp_path}/other: part 1 holds features of other settings"):
         both.load(tmp_path / "other")
     assert both.fingerprint == before
 

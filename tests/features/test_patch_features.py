@@ -308,9 +308,15 @@ def test_a_file_that_is_missing_damaged_or_something_else_is_not_loaded(images, 
     with pytest.raises(InvalidArgument, match="there is no file"):
         extractor.load(path)
     extractor.save(path)
-    path.write_bytes(path.read_bytes()[:-100])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
     with pytest.raises(InvalidArgument, match="does not hold"):
         extractor.load(path)
+    last = whole.rindex(b"PK\x01\x02")  # what the archive's index says of the last array
+    for place, value in ((8, 1), (10, 99)):  # that it is encrypted; how it is compressed
+        path.write_bytes(whole[: last + place] + bytes([value]) + whole[last + place + 1 :])
+        with pytest.raises(InvalidArgument, match="does not hold"):
+            extractor.load(path)
     np.savez(tmp_path / "other.npz", weights=np.ones(3))
     with pytest.raises(InvalidArgument, match="does not hold"):
         extractor.load(tmp_path / "other.npz")

@@ -8,7 +8,6 @@ import json
 import os
 import tempfile
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,8 +20,6 @@ from labeldp.features.extractor import Extractor
 from labeldp.files import renamed_when_whole
 
 FORMAT = "labeldp-joined-1"
-DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, OSError, EOFError, NotImplementedError, RuntimeError)
-"""What reading a file can end in that is no whole archive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,20 +80,19 @@ class Joined:
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Take over what extractors of the same descriptions saved, all or nothing."""
-        try:
-            with zipfile.ZipFile(path) as whole:
-                saved = [whole.read(str(number)) for number in range(len(self.parts))]
-        except FileNotFoundError:
-            raise InvalidArgument(f"there is no file {path}.") from None
-        except DAMAGED:
-            raise InvalidArgument(f"{path} does not hold {len(self.parts)} saved extractors.") from None
         with tempfile.TemporaryDirectory() as folder:
-            for parts in ([copy.copy(part) for part in self.parts], self.parts):
-                for number, (part, content) in enumerate(zip(parts, saved, strict=True)):
-                    file = Path(folder) / str(number)
-                    file.write_bytes(content)
-                    try:
+            try:
+                with zipfile.ZipFile(path) as whole:
+                    files = [whole.extract(str(number), folder) for number in range(len(self.parts))]
+            except FileNotFoundError:
+                raise InvalidArgument(f"there is no file {path}.") from None
+            except Exception as error:  # those of damaged archives derive from nothing narrower
+                words = f"{path} does not hold {len(self.parts)} saved extractors ({type(error).__name__})."
+                raise InvalidArgument(words) from None
+            try:
+                for parts in (map(copy.copy, self.parts), self.parts):  # on copies first: all take over, or none
+                    for part, file in zip(parts, files, strict=True):
                         part.load(file)
-                    except InvalidArgument as error:
-                        raise InvalidArgument(str(error).replace(str(file), f"part {number} of {path}")) from None
+            except InvalidArgument as error:
+                raise InvalidArgument(str(error).replace(os.path.join(folder, ""), f"{path}: part ")) from None
         return self

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import zipfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -35,9 +34,8 @@ SMALLEST_SPREAD = 0.05
 ROUNDING = 5e-4
 """Of the largest mean: a spread that single precision may make of images that are all alike, which is not enlarged at all.
 
-Found: at most 2.6e-4, of copies of one noisy image whose patches are nearly as large as it is, by OpenBLAS's kernel for
-AVX-512. An object of 3 x 3 pixels that comes and goes makes more in images of 96 x 96; single levels of noise, averaged over
-so many, make less.
+The most was found of copies of one noisy image whose patches are nearly as large as it is, by OpenBLAS's kernel for AVX-512. A
+small object that comes and goes makes more; single levels of noise, averaged over a large region, may make less.
 """
 FLAT = 1e-6
 """A spread that single precision may make of flat images, whose features are all 0 and have no mean to compare with."""
@@ -203,8 +201,8 @@ class PatchFeatures:
             learned = Learned(**arrays)
         except FileNotFoundError:
             raise InvalidArgument(f"there is no file {path}.") from None
-        except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile):
-            raise InvalidArgument(f"{path} does not hold saved PatchFeatures.") from None
+        except Exception as error:  # those of damaged archives derive from nothing narrower
+            raise InvalidArgument(f"{path} does not hold saved PatchFeatures ({type(error).__name__}).") from None
         if description != self.description():
             raise InvalidArgument(
                 f"{path} holds features of other settings: it says {description}, this extractor {self.description()}."
